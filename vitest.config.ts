@@ -1,0 +1,26 @@
+import { readdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitest/config";
+
+const packages = new URL("packages/", import.meta.url);
+// Tests run the sources, so that no test depends on what was built last.
+const alias = readdirSync(packages).map((name) => ({
+  find: new RegExp(`^@krabka/${name}$`),
+  replacement: fileURLToPath(new URL(`${name}/src/index.ts`, packages)),
+}));
+
+const project = (name: string, include: string[], testTimeout: number, fileParallelism: boolean) => ({
+  resolve: { alias },
+  test: { name, include, testTimeout, hookTimeout: 120_000, fileParallelism },
+});
+
+export default defineConfig({
+  test: {
+    projects: [
+      // No broker: runs in seconds.
+      project("unit", ["{packages,apps,tooling}/*/test/**/*.test.ts"], 30_000, true),
+      // Real brokers, one file after the other.
+      project("kafka", ["{packages,apps,tooling}/*/kafka-test/**/*.test.ts"], 120_000, false),
+    ],
+  },
+});
