@@ -124,6 +124,12 @@ export interface WriterSession {
   readonly role: Role;
   /** The pair the broker gave this very session; a new one after `remint`. */
   readonly pair: ProducerPair;
+  /**
+   * True after a write whose answer was lost on the way, also if it was settled since: a late request of the old epoch
+   * might still land on the next transaction. While true, `commit` and `append` reject with `UNKNOWN_OUTCOME`; `remint`
+   * makes it false. Where `remint` is unsupported such a session is at its end.
+   */
+  readonly mustRemint: boolean;
 
   /**
    * Writes all records in one transaction. A lost answer is settled inside the call as long as its time limit allows.
@@ -171,6 +177,12 @@ export interface WriterSession {
 export interface SessionOptions extends CallOptions {
   /** After this long the broker aborts a transaction by itself and ends the pair. */
   readonly transactionTimeoutMs: number;
+  /**
+   * Asked synchronously right before the mint goes out (or as late as the backend can), since finding the coordinator may
+   * take long and the process may have been paused: is the state that the mint rests on still fresh, and does it still
+   * say so? If false, nothing is sent and the call rejects with `BUSY`.
+   */
+  readonly mayMint: () => boolean;
 }
 
 /** The coordinator's answer about a role. */
