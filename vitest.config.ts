@@ -2,12 +2,15 @@ import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
-const packages = new URL("packages/", import.meta.url);
-// Tests run the sources, so that no test depends on what was built last.
-const alias = readdirSync(packages).map((name) => ({
+const source = (name: string, folder: string) => ({
   find: new RegExp(`^@krabka/${name}$`),
-  replacement: fileURLToPath(new URL(`${name}/src/index.ts`, packages)),
-}));
+  replacement: fileURLToPath(new URL(`${folder}/src/index.ts`, import.meta.url)),
+});
+// Tests run the sources, so that no test depends on what was built last.
+const alias = [
+  ...readdirSync(new URL("packages/", import.meta.url)).map((name) => source(name, `packages/${name}`)),
+  source("tooling-kafka", "tooling/kafka"),
+];
 
 const project = (name: string, include: string[], testTimeout: number, fileParallelism: boolean) => ({
   resolve: { alias },

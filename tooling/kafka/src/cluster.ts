@@ -1,0 +1,83 @@
+import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { BrokerProcess, type KafkaBroker } from "./broker.js";
+import { Guard } from "./guard.js";
+import { kafkaClassPath } from "./jars.js";
+import { findJava } from "./java.js";
+import { fetchBrokers } from "./metadata.js";
+import { freePorts } from "./ports.js";
+import type { Node } from "./server-properties.js";
+
+export const DEFAULT_KAFKA_VERSION = "4.1.1";
+
+export interface StartKafkaOptions {
+  /** Every broker is a controller too. @default 1 */
+  readonly brokers?: 1 | 3;
+  /** The version of `org.apache.kafka:kafka_2.13`. @default "4.1.1" */
+  readonly version?: string;
+  /** Lines of `server.properties` for every broker; they win over the ones chosen here. */
+  readonly settings?: Readonly<Record<string, string>>;
+  /** Options of every broker's JVM; they win over the ones chosen here. */
+  readonly jvmOptions?: readonly string[];
+  /** Ends the boot, not a cluster that runs. */
+  readonly signal?: AbortSignal;
+}
+
+/** Brokers on the loopback interface that end with this process, however it ends. */
+export interface KafkaCluster extends AsyncDisposable {
+  /** `127.0.0.1:port`, of every broker, separated by commas. */
+  readonly bootstrap: string;
+  readonly brokers: readonly KafkaBroker[];
+  /** Kills every process and removes the data. Further calls do nothing. */
+  close(): Promise<void>;
+}
+
+/**
+ * Boots a cluster and waits until it serves.
+ *
+ * @throws Error saying what to install when Java or Maven is missing; with the end of a broker's log when it fails
+ */
+export async function startKafka(options: StartKafkaOptions = {}): Promise<KafkaCluster> {
+  const { brokers: count = 1, version = DEFAULT_KAFKA_VERSION, settings = {}, jvmOptions = [], signal } = options;
+  const java = await findJava(process.env);
+  const classPath = await kafkaClassPath(version, { env: process.env, signal });
+  const nodes = await chooseNodes(count);
+  const guard = await Guard.open();
+  try {
+    // A leading zero: an id that begins with "-" would be read as an option of the format command.
+    const clusterId = Buffer.concat([Buffer.alloc(1), randomBytes(15)]).toString("base64url");
+    const launch = { guard, java, classPath, jvmOptions, clusterId, nodes, settings };
+    const brokers = await Promise.all(nodes.map((node) => BrokerProcess.prepare(node, launch, signal)));
+    await Promise.all(brokers.map((broker) => broker.start({ signal })));
+    await allKnown(nodes, signal);
+    return {
+      bootstrap: nodes.map(({ port }) => `127.0.0.1:${port}`).join(","),
+      brokers,
+      close: () => guard.close(),
+      [Symbol.asyncDispose]: () => guard.close(),
+    };
+  } catch (error) {
+    await guard.close();
+    throw error;
+  }
+}
+
+async function chooseNodes(count: number): Promise<Node[]> {
+  const ports = await freePorts(2 * count);
+  return Array.from({ length: count }, (_, index) => ({
+    id: index + 1,
+    port: ports[2 * index] as number,
+    controllerPort: ports[2 * index + 1] as number,
+  }));
+}
+
+/** A broker serves as soon as it knows itself; topics with three replicas need all three known to the others. */
+async function allKnown(nodes: readonly Node[], signal: AbortSignal | undefined): Promise<void> {
+  const limit = AbortSignal.timeout(30_000);
+  const wait = signal === undefined ? limit : AbortSignal.any([limit, signal]);
+  for (const { port } of nodes) {
+    while ((await fetchBrokers({ host: "127.0.0.1", port }, wait)).length < nodes.length) {
+      await sleep(20, undefined, { signal: wait });
+    }
+  }
+}
