@@ -1,8 +1,9 @@
 import { KrabkaError } from "./errors.js";
 import { MAX_EPOCH, MAX_INT64, MIN_INT64 } from "./fencing-token.js";
-import { MAX_NAME_BYTES, type MemberId, type Role } from "./names.js";
+import { MAX_NAME_BYTES, type MemberId, nameBytes, type Role } from "./names.js";
 import { type Attributes, type CoordinationEntry, type Header, NO_ATTRIBUTES, type RawRecord } from "./record.js";
-import { decodeUtf8, encodeUtf8, utf8Length, writeUtf8 } from "./utf8.js";
+import { showValue } from "./show-value.js";
+import { decodeUtf8, encodeUtf8, writeUtf8 } from "./utf8.js";
 
 // The frozen wire format of the coordination topic, version 0: big-endian, signed, string = int16 length + UTF-8.
 // Other implementations abort a whole partition on anything else, so additions go into record headers only.
@@ -27,23 +28,23 @@ const writeName = (bytes: Uint8Array, at: number, name: string, length: number):
 };
 
 const encodeKey = (kind: number, role: string, member: string): Uint8Array => {
-  const roleLength = utf8Length(role);
-  const memberLength = utf8Length(member);
+  const roleLength = nameBytes("role", role);
+  const memberLength = kind === KIND_LEASE ? 0 : nameBytes("member id", member);
   const bytes = new Uint8Array(8 + roleLength + memberLength);
   bytes[3] = kind;
   writeName(bytes, writeName(bytes, 4, role, roleLength), member, memberLength);
   return bytes;
 };
 
-const int64 = (what: string, value: bigint): bigint => {
-  if (value < MIN_INT64 || value > MAX_INT64) {
-    throw new KrabkaError("INVALID_ARGUMENT", `${what} must fit in int64; got ${value}`);
+const int64 = (what: string, value: bigint, least = MIN_INT64): bigint => {
+  if (typeof value !== "bigint" || value < least || value > MAX_INT64) {
+    throw new KrabkaError("INVALID_ARGUMENT", `${what} must be a bigint in ${least}..2^63-1; got ${showValue(value)}`);
   }
   return value;
 };
 
 const encodeRegistration = (member: string, registeredAtMs: bigint): Uint8Array => {
-  const length = utf8Length(member);
+  const length = nameBytes("member id", member);
   const bytes = new Uint8Array(12 + length);
   const at = writeName(bytes, 2, member, length);
   view(bytes).setBigInt64(at, int64("registeredAtMs", registeredAtMs));
@@ -52,17 +53,14 @@ const encodeRegistration = (member: string, registeredAtMs: bigint): Uint8Array 
 
 const encodeLease = (lease: Extract<CoordinationEntry, { kind: "lease" }>): Uint8Array => {
   const { producerId, epoch } = lease.pair;
-  if (producerId < 0n || producerId > MAX_INT64) {
-    throw new KrabkaError("INVALID_ARGUMENT", `producerId must be in 0..2^63-1; got ${producerId}`);
-  }
   if (!Number.isInteger(epoch) || epoch < 0 || epoch > MAX_EPOCH) {
-    throw new KrabkaError("INVALID_ARGUMENT", `epoch must be an integer in 0..32767; got ${epoch}`);
+    throw new KrabkaError("INVALID_ARGUMENT", `epoch must be an integer in 0..32767; got ${showValue(epoch)}`);
   }
-  const length = utf8Length(lease.member);
+  const length = nameBytes("member id", lease.member);
   const bytes = new Uint8Array(30 + length);
   const at = writeName(bytes, 2, lease.member, length);
   const data = view(bytes);
-  data.setBigInt64(at, producerId);
+  data.setBigInt64(at, int64("producerId", producerId, 0n));
   data.setInt16(at + 8, epoch);
   data.setBigInt64(at + 10, int64("grantedAtMs", lease.grantedAtMs));
   data.setBigInt64(at + 18, int64("deadlineMs", lease.deadlineMs));
@@ -75,17 +73,20 @@ const encodeLease = (lease: Extract<CoordinationEntry, { kind: "lease" }>): Uint
  * @throws {KrabkaError} `INVALID_ARGUMENT` unless it is an object of strings of at most 4 KiB as JSON.
  */
 export function encodeAttributes(attributes: Attributes): Uint8Array | undefined {
+  if (typeof attributes !== "object" || attributes === null || Array.isArray(attributes)) {
+    throw new KrabkaError("INVALID_ARGUMENT", `Attributes must be an object of strings; got ${showValue(attributes)}`);
+  }
   const entries = Object.entries(attributes);
   if (entries.length === 0) return undefined;
   for (const [name, value] of entries) {
     if (typeof value !== "string") {
       throw new KrabkaError(
         "INVALID_ARGUMENT",
-        `Attribute ${JSON.stringify(name)} must be a string; got ${typeof value}`,
+        `Attribute ${JSON.stringify(name)} must be a string; got ${showValue(value)}`,
       );
     }
   }
-  const bytes = encodeUtf8(JSON.stringify(attributes));
+  const bytes = encodeUtf8(JSON.stringify(Object.fromEntries(entries)));
   if (bytes.length > MAX_ATTRIBUTES_BYTES) {
     throw new KrabkaError(
       "INVALID_ARGUMENT",
@@ -97,13 +98,13 @@ export function encodeAttributes(attributes: Attributes): Uint8Array | undefined
 
 const headersOf = (attributes: Attributes, term: bigint | undefined): readonly Header[] => {
   const headers: Header[] = [];
-  if (term !== undefined) headers.push({ key: TERM_HEADER, value: encodeUtf8(String(term)) });
+  if (term !== undefined) headers.push({ key: TERM_HEADER, value: encodeUtf8(String(int64("term", term, 0n))) });
   const encoded = encodeAttributes(attributes);
   if (encoded !== undefined) headers.push({ key: ATTRIBUTES_HEADER, value: encoded });
   return headers;
 };
 
-/** @throws {KrabkaError} `INVALID_ARGUMENT` for numbers out of range or attributes that are too large. */
+/** @throws {KrabkaError} `INVALID_ARGUMENT` for what a reader would refuse: names, numbers or attributes out of bounds. */
 export function encodeEntry(entry: CoordinationEntry): RawRecord {
   switch (entry.kind) {
     case "registration":
@@ -205,7 +206,8 @@ const decodeKey = (bytes: Uint8Array): DecodedKey => {
 
 const headerNamed = (headers: readonly Header[], key: string): Uint8Array | undefined => {
   // Kafka allows repeated header keys; the last one wins, as in its own lastHeader().
-  for (let i = headers.length - 1; i >= 0; i--) if (headers[i]?.key === key) return headers[i]?.value;
+  // It also allows a null value, which a transport may hand through as it came.
+  for (let i = headers.length - 1; i >= 0; i--) if (headers[i]?.key === key) return headers[i]?.value ?? undefined;
   return undefined;
 };
 

@@ -50,12 +50,8 @@ export interface ErrorDetails {
   readonly cause?: unknown;
 }
 
-// Registered symbols: an error is recognised also when two copies of this package are loaded.
+// A registered symbol: an error is recognised also when two copies of this package are loaded.
 const KRABKA_ERROR = Symbol.for("krabka.error");
-const FENCED_ERROR = Symbol.for("krabka.error.fenced");
-
-const isBranded = (value: unknown, brand: symbol): boolean =>
-  typeof value === "object" && value !== null && (value as Record<symbol, unknown>)[brand] === true;
 
 /** Every error that Krabka throws on purpose. */
 export class KrabkaError extends Error {
@@ -74,8 +70,9 @@ export class KrabkaError extends Error {
     Object.defineProperty(this, KRABKA_ERROR, { value: true });
   }
 
+  /** Whether `value` is an error of this kind, from whichever copy of this package; `instanceof` can't tell. */
   static is(value: unknown): value is KrabkaError {
-    return isBranded(value, KRABKA_ERROR);
+    return typeof value === "object" && value !== null && (value as Record<symbol, unknown>)[KRABKA_ERROR] === true;
   }
 }
 
@@ -87,11 +84,10 @@ export class FencedError extends KrabkaError {
   constructor(message: string, details: ErrorDetails = {}) {
     super("FENCED", message, details);
     this.name = "FencedError";
-    Object.defineProperty(this, FENCED_ERROR, { value: true });
   }
 
   static override is(value: unknown): value is FencedError {
-    return isBranded(value, FENCED_ERROR);
+    return KrabkaError.is(value) && value.code === "FENCED";
   }
 }
 
@@ -100,5 +96,9 @@ export class DuplicateMemberError extends KrabkaError {
   constructor(message: string, details: ErrorDetails = {}) {
     super("DUPLICATE_MEMBER", message, details);
     this.name = "DuplicateMemberError";
+  }
+
+  static override is(value: unknown): value is DuplicateMemberError {
+    return KrabkaError.is(value) && value.code === "DUPLICATE_MEMBER";
   }
 }

@@ -1,4 +1,5 @@
 import { KrabkaError } from "./errors.js";
+import { showValue } from "./show-value.js";
 
 /** What the transaction coordinator mints for a role: producer id (int64, >= 0) and epoch (int16, >= 0). */
 export interface ProducerPair {
@@ -51,8 +52,9 @@ export class FencingToken {
     if (typeof producerId !== "bigint" || producerId < 0n || producerId > MAX_INT64) {
       throw invalid("producerId", "a bigint in 0..2^63-1", producerId);
     }
-    if (!Number.isInteger(epoch) || epoch < 0 || epoch > MAX_EPOCH)
+    if (!Number.isInteger(epoch) || epoch < 0 || epoch > MAX_EPOCH) {
       throw invalid("epoch", "an integer in 0..32767", epoch);
+    }
     return new FencingToken(term, producerId, epoch);
   }
 
@@ -75,10 +77,10 @@ export class FencingToken {
 
   /** The inverse of `toJSON`. @throws {KrabkaError} `INVALID_ARGUMENT` */
   static fromJSON(json: FencingTokenJson): FencingToken {
-    const { term, producerId, epoch } = json ?? {};
-    if (typeof term !== "string" || typeof producerId !== "string" || typeof epoch !== "number") {
-      throw invalid("fencing token", '{"term": string, "producerId": string, "epoch": number}', json);
-    }
+    const { term, producerId, epoch }: { [field in keyof FencingTokenJson]?: unknown } = json ?? {};
+    if (typeof term !== "string") throw invalid("term", "a string of decimal digits", term);
+    if (typeof producerId !== "string") throw invalid("producerId", "a string of decimal digits", producerId);
+    if (typeof epoch !== "number") throw invalid("epoch", "a number", epoch);
     return FencingToken.parse(`${term}:${producerId}:${epoch}`);
   }
 
@@ -103,10 +105,5 @@ export class FencingToken {
   }
 }
 
-const show = (value: unknown): string => {
-  if (typeof value === "bigint") return `${value}n`;
-  return typeof value === "string" ? JSON.stringify(value) : String(value);
-};
-
 const invalid = (what: string, wanted: string, given: unknown): KrabkaError =>
-  new KrabkaError("INVALID_ARGUMENT", `${what} must be ${wanted}; got ${show(given)}`);
+  new KrabkaError("INVALID_ARGUMENT", `${what} must be ${wanted}; got ${showValue(given)}`);

@@ -1,6 +1,16 @@
 // For users.
 
+export { DuplicateMemberError, type ErrorCode, type ErrorDetails, FencedError, KrabkaError } from "./errors.js";
+export { FenceGate, type FenceStore, TOKEN_HEADER } from "./fence-gate.js";
+export { FencingToken, type FencingTokenJson, type ProducerPair, samePair } from "./fencing-token.js";
+export { DEFAULT_LEASE_MS, LeaseConfig, type LeaseOptions, MIN_LEASE_MS } from "./lease-config.js";
+export { MAX_NAME_BYTES, MemberId, Role } from "./names.js";
+export type { Attributes } from "./record.js";
+export { type HeldLease, RoleState, type RosterEntry } from "./role-state.js";
+export { type Decision, Succession } from "./succession.js";
+
 // For authors of transports and tools.
+
 export { type Clock, MAX_TIMER_MS, type Timer } from "./clock.js";
 export {
   ATTRIBUTES_HEADER,
@@ -10,21 +20,8 @@ export {
   MAX_ATTRIBUTES_BYTES,
   TERM_HEADER,
 } from "./codec.js";
-export { DuplicateMemberError, type ErrorCode, type ErrorDetails, FencedError, KrabkaError } from "./errors.js";
-export { FenceGate, type FenceStore, TOKEN_HEADER } from "./fence-gate.js";
-export {
-  FencingToken,
-  type FencingTokenJson,
-  MAX_EPOCH,
-  MAX_INT64,
-  MIN_INT64,
-  type ProducerPair,
-  samePair,
-} from "./fencing-token.js";
-export { DEFAULT_LEASE_MS, LeaseConfig, type LeaseOptions, MIN_LEASE_MS } from "./lease-config.js";
-export { MAX_NAME_BYTES, MemberId, Role } from "./names.js";
+export { MAX_EPOCH, MAX_INT64, MIN_INT64 } from "./fencing-token.js";
 export { DEFAULT_PARTITIONS, murmur2, partitionForKey, partitionForRole } from "./partitioner.js";
-export type { Attributes } from "./record.js";
 export {
   type CoordinationEntry,
   type CoordinationRecord,
@@ -36,8 +33,6 @@ export {
   type Registration,
   type RegistrationRemoved,
 } from "./record.js";
-export { type HeldLease, RoleState, type RosterEntry } from "./role-state.js";
-export { type Decision, Succession } from "./succession.js";
 export type {
   AbortSignalLike,
   CallOptions,

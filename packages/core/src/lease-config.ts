@@ -1,5 +1,6 @@
 import { MAX_TIMER_MS } from "./clock.js";
 import { KrabkaError } from "./errors.js";
+import { showValue } from "./show-value.js";
 
 export interface LeaseOptions {
   /** How long a grant or renewal holds. @default 30000; at least 300 */
@@ -56,6 +57,6 @@ const milliseconds = (name: string, value: unknown, least: number): number => {
   if (typeof value === "number" && Number.isInteger(value) && value >= least && value <= MAX_TIMER_MS) return value;
   throw new KrabkaError(
     "INVALID_ARGUMENT",
-    `${name} must be whole milliseconds in ${least}..${MAX_TIMER_MS}; got ${typeof value === "bigint" ? `${value}n` : (JSON.stringify(value) ?? String(value))}`,
+    `${name} must be whole milliseconds in ${least}..${MAX_TIMER_MS}; got ${showValue(value)}`,
   );
 };

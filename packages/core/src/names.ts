@@ -1,4 +1,5 @@
 import { KrabkaError } from "./errors.js";
+import { showValue } from "./show-value.js";
 import { utf8Length } from "./utf8.js";
 
 /** Longest name in UTF-8 bytes. */
@@ -13,22 +14,25 @@ export type Role = string & { readonly [roleBrand]: true };
 /** The name of a member, checked; unique among the live processes that compete for a role. */
 export type MemberId = string & { readonly [memberBrand]: true };
 
-const nameFault = (name: unknown): string | undefined => {
-  if (typeof name !== "string") return `got ${name === null ? "null" : typeof name}`;
-  const bytes = utf8Length(name);
-  if (bytes < 0) return `got ${JSON.stringify(name)}, which holds a lone surrogate`;
-  if (bytes === 0) return "got an empty string";
-  if (bytes > MAX_NAME_BYTES) return `got ${bytes} bytes`;
-  return undefined;
-};
-
-const checked = (what: string, name: unknown): string => {
-  const fault = nameFault(name);
-  if (fault === undefined) return name as string;
+/**
+ * Length of a role or member id in UTF-8 bytes.
+ *
+ * @throws {KrabkaError} `INVALID_ARGUMENT` unless `name` is 1 to 249 UTF-8 bytes of well-formed Unicode.
+ */
+export function nameBytes(what: string, name: unknown): number {
+  const bytes = typeof name === "string" ? utf8Length(name) : 0;
+  if (bytes >= 1 && bytes <= MAX_NAME_BYTES) return bytes;
+  const given =
+    bytes > 0 ? `${bytes} bytes` : bytes < 0 ? `${showValue(name)}, which holds a lone surrogate` : showValue(name);
   throw new KrabkaError(
     "INVALID_ARGUMENT",
-    `A ${what} is 1 to ${MAX_NAME_BYTES} UTF-8 bytes of well-formed Unicode; ${fault}`,
+    `A ${what} is 1 to ${MAX_NAME_BYTES} UTF-8 bytes of well-formed Unicode; got ${given}`,
   );
+}
+
+const checked = (what: string, name: string): string => {
+  nameBytes(what, name);
+  return name;
 };
 
 export const Role = {

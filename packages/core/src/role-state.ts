@@ -55,20 +55,21 @@ export class RoleState {
 
   private constructor(
     role: Role,
+    roster: readonly RosterEntry[],
     members: ReadonlyMap<MemberId, Entry>,
     reigns: ReadonlyMap<bigint, Reign>,
     leaseRemovedAt: bigint,
   ) {
     this.role = role;
+    this.roster = roster;
     this.#members = members;
     this.#reigns = reigns;
     this.#leaseRemovedAt = leaseRemovedAt;
-    this.roster = rosterOf(members);
     this.lease = leaseOf(reigns, leaseRemovedAt);
   }
 
   static empty(role: Role): RoleState {
-    return new RoleState(role, new Map(), new Map(), -1n);
+    return new RoleState(role, [], new Map(), new Map(), -1n);
   }
 
   /** Folds committed records; those of other roles are ignored. */
@@ -106,7 +107,13 @@ export class RoleState {
       }
     }
     if (members === undefined && reigns === undefined && leaseRemovedAt === this.#leaseRemovedAt) return this;
-    return new RoleState(this.role, members ?? this.#members, reigns ?? this.#reigns, leaseRemovedAt);
+    return new RoleState(
+      this.role,
+      members === undefined ? this.roster : rosterOf(members),
+      members ?? this.#members,
+      reigns ?? this.#reigns,
+      leaseRemovedAt,
+    );
   }
 
   /**
@@ -142,8 +149,11 @@ const rosterEntryOf = (
       }
     : undefined;
 
+/** A term is the offset of an earlier record. One ahead of its own record is left from a topic that was created anew. */
+const termOf = ({ term, offset }: LeaseRecord): bigint => (term !== undefined && term < offset ? term : offset);
+
 const reignAfter = (known: Reign | undefined, record: LeaseRecord): Reign => {
-  const term = record.term ?? record.offset;
+  const term = termOf(record);
   if (known === undefined || record.pair.epoch > known.pair.epoch) return { pair: record.pair, term, record };
   if (record.pair.epoch < known.pair.epoch) return known;
   const lowest = term < known.term ? term : known.term;
@@ -160,7 +170,6 @@ const rosterOf = (members: ReadonlyMap<MemberId, Entry>): readonly RosterEntry[]
 const leaseOf = (reigns: ReadonlyMap<bigint, Reign>, leaseRemovedAt: bigint): HeldLease | undefined => {
   let latest: Reign | undefined;
   for (const reign of reigns.values()) {
-    if (reign.record.offset <= leaseRemovedAt) continue;
     if (
       latest === undefined ||
       reign.term > latest.term ||
@@ -169,7 +178,8 @@ const leaseOf = (reigns: ReadonlyMap<bigint, Reign>, leaseRemovedAt: bigint): He
       latest = reign;
     }
   }
-  if (latest === undefined) return undefined;
+  // A tombstone removes the latest reign's lease; it does not bring back an older reign that wrote after it.
+  if (latest === undefined || latest.record.offset <= leaseRemovedAt) return undefined;
   const { record, pair, term } = latest;
   return {
     member: record.member,

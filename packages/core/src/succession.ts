@@ -8,7 +8,7 @@ import type { RoleState } from "./role-state.js";
  *
  * - `NOT_REGISTERED`: register first.
  * - `HOLD`: the live lease names the member, until `untilMs`.
- * - `CHALLENGE`: it is the member's turn since `sinceMs`.
+ * - `CHALLENGE`: it is the member's turn, by the state since `sinceMs`.
  * - `WAIT`: nothing to do before `waitUntilMs`, the earliest instant at which this answer changes for this same state.
  */
 export type Decision =
@@ -25,7 +25,8 @@ const saturated = (sum: bigint): bigint => (sum > MAX_INT64 ? MAX_INT64 : sum < 
  * Decides by the state alone, without I/O.
  *
  * Live is `now < deadline`, challenge is `now >= deadline + rank * stagger`: no gap and no overlap. With no lease the
- * anchor is the member's own registration instant. The anchor comes from the state and never from `nowMs`: an anchor of
+ * anchor is the member's own registration instant, and rank 0 goes at once, even if its clock was set back behind that
+ * instant. The anchor comes from the state and never from `nowMs`: an anchor of
  * "now + rank * stagger" would move on with each evaluation, and a standby behind a dead rank 0 would wait for ever.
  * The stagger saves epochs and nothing else: if all standbys challenge at once, exactly one has the newest epoch.
  */
