@@ -1,0 +1,21 @@
+import type { FencingToken, ProducerPair, Role } from "@krabka/core";
+
+/** What the transaction coordinator says about a role, as of one request. Anybody may ask; no membership is needed. */
+export class LeadershipStatus {
+  readonly role: Role;
+  /** The pair whose writes the broker takes, or undefined if nobody ever led or the id expired. */
+  readonly pair: ProducerPair | undefined;
+  /** The coordinator's word for the role's transaction, such as `Empty`, `Ongoing` or `CompleteCommit`. */
+  readonly transactionState: string;
+
+  constructor(role: Role, pair: ProducerPair | undefined, transactionState: string) {
+    this.role = role;
+    this.pair = pair;
+    this.transactionState = transactionState;
+  }
+
+  /** Whether the coordinator takes writes under this token's pair. */
+  isAuthoritative(token: FencingToken): boolean {
+    return this.pair !== undefined && this.pair.producerId === token.producerId && this.pair.epoch === token.epoch;
+  }
+}

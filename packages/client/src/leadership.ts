@@ -1,0 +1,286 @@
+import { FencedError, type FencingToken, KrabkaError, MemberId, type RecordPosition, type Role } from "@krabka/core";
+import type { Logger } from "./events.js";
+import type { GuardedWriter } from "./guarded-writer.js";
+import { LeadershipStatus } from "./leadership-status.js";
+import { Limit, type LimitOptions } from "./limits.js";
+import { Loss } from "./loss.js";
+import type { Tenancy } from "./tenancy.js";
+import type { WriteRecord } from "./write.js";
+
+/** Where a guarded record stands. */
+export type Written = RecordPosition;
+
+/** Collects the records of one transaction. */
+export interface TransactionScope {
+  /** Adds a record. Nothing is sent before the function given to `transaction` has returned. */
+  write(record: WriteRecord): void;
+}
+
+/** How long the end of a leadership waits for its ghost of a registration to be removed. */
+const GHOST_MS = 1_000;
+
+type Goodbye = (limits: { readonly timeoutMs: number; readonly signal: AbortSignal }) => Promise<void>;
+
+/**
+ * The right to write for a role, as long as it lasts; once lost, it stays lost.
+ *
+ * `isLeader`, `token` and `write` judge by the monotonic clock at the moment of asking, so a blocked event loop or a paused
+ * process gets no wrong yes from a timer that has not fired. That is a courtesy: what keeps a deposed leader from
+ * writing is the broker.
+ */
+export class Leadership implements AsyncDisposable {
+  readonly role: Role;
+  readonly member: MemberId;
+  /** @internal Resolves once the leadership is lost and nothing of it is under way any more. */
+  readonly over: Promise<void>;
+  readonly #tenancy: Tenancy;
+  readonly #writer: GuardedWriter;
+  readonly #logger: Logger;
+  #departure: Promise<void> | undefined;
+  #finish: Promise<void> | undefined;
+  #released = false;
+
+  /** @internal Use `CoordinationClient.acquire`. */
+  constructor(tenancy: Tenancy, writer: GuardedWriter, logger: Logger) {
+    this.role = tenancy.registrar.role;
+    this.member = tenancy.registrar.member;
+    this.#tenancy = tenancy;
+    this.#writer = writer;
+    this.#logger = logger;
+    this.over = new Promise((resolve) => {
+      const onLost = () => void this.#finished().then(resolve);
+      if (tenancy.lostSignal.aborted) onLost();
+      else tenancy.lostSignal.addEventListener("abort", onLost, { once: true });
+    });
+  }
+
+  /** Whether this member leads, by its own clock, right now. */
+  get isLeader(): boolean {
+    return this.#tenancy.isLeader;
+  }
+
+  /**
+   * The token to hand to resources. Ask for it at each use: it can move forward while the leadership lasts, because a
+   * write whose answer was lost is followed by a new epoch and a new grant.
+   *
+   * @throws {KrabkaError} `NOT_LEADER`, `FENCED` or `DUPLICATE_MEMBER`: this member does not lead any more.
+   */
+  get token(): FencingToken {
+    this.#tenancy.requireLeading();
+    return this.#tenancy.token;
+  }
+
+  /** Fires once, when the leadership is given up or lost; its reason is the error. */
+  get signal(): AbortSignal {
+    return this.#tenancy.signal;
+  }
+
+  /** How and why it ended, or undefined while it lasts. */
+  get loss(): Loss | undefined {
+    return this.#tenancy.loss;
+  }
+
+  /** Milliseconds until the lease ends unless it is renewed; 0 once the leadership ended. */
+  get remainingMs(): number {
+    return this.isLeader ? this.#tenancy.restMs : 0;
+  }
+
+  /**
+   * Writes one record, or several atomically, in the role's transaction. Resolves once it is committed, with the place of
+   * each record in order. Concurrent calls are executed in the order of the calls.
+   *
+   * @param options.timeoutMs @default what is left of the lease
+   * @throws {FencedError} The broker refused it: nothing of it is or will be visible, and this member does not lead.
+   * @throws {KrabkaError} `NOT_LEADER` or `QUEUE_FULL`: nothing was sent. `NOT_COMMITTED`: nothing is visible, and this
+   * member still leads. `UNKNOWN_OUTCOME`: it may be visible; read the topic before repeating it. `TIMEOUT`, `ABORTED`:
+   * given up before it was sent. `INVALID_ARGUMENT`, `UNKNOWN_TOPIC`, `UNAUTHORIZED`: nothing was written.
+   */
+  write(record: WriteRecord, options?: LimitOptions): Promise<Written>;
+  write(records: readonly WriteRecord[], options?: LimitOptions): Promise<readonly Written[]>;
+  async write(
+    given: WriteRecord | readonly WriteRecord[],
+    options: LimitOptions = {},
+  ): Promise<Written | readonly Written[]> {
+    if (isList(given)) return this.#writer.write(given, options);
+    const [written] = await this.#writer.write([given], options);
+    return written as Written;
+  }
+
+  /**
+   * Collects records in `build` and writes them in one transaction. No transaction is open while `build` runs. If it
+   * throws, nothing was sent.
+   *
+   * @throws as `write`, and whatever `build` throws
+   */
+  async transaction<T>(
+    build: (scope: TransactionScope) => T | Promise<T>,
+    options: LimitOptions = {},
+  ): Promise<{ readonly result: T; readonly written: readonly Written[] }> {
+    this.#tenancy.requireLeading();
+    const records: WriteRecord[] = [];
+    const result = await build({
+      write: (record) => {
+        records.push(record);
+      },
+    });
+    return { result, written: await this.#writer.write(records, options) };
+  }
+
+  /** Whether a renewal is due. For callers that renew by themselves (`autoRenew: false`). */
+  get renewDue(): boolean {
+    return this.#tenancy.renewDue;
+  }
+
+  /** Renews the lease now. Never two at a time: a call during a renewal shares its result. @throws as `write` */
+  renew(): Promise<void> {
+    return this.#tenancy.renew();
+  }
+
+  /**
+   * Asks the coordinator whether it still takes this leader's writes. For reads and side effects that no broker guards.
+   *
+   * @returns false after a takeover; the leadership is lost then.
+   * @throws {KrabkaError} `UNREACHABLE`, `TIMEOUT`, `ABORTED`, `UNAUTHORIZED`, `UNSUPPORTED`
+   */
+  async verify(options: LimitOptions = {}): Promise<boolean> {
+    if (!this.isLeader) return false;
+    const { transport, clock, token, who } = this.#tenancy;
+    const limit = new Limit(clock, "verify", options);
+    try {
+      const answer = await transport.describe(this.role, { signal: limit.signal, timeoutMs: limit.restMs });
+      const status = new LeadershipStatus(this.role, answer.pair, answer.transactionState);
+      // An answer about a token that was replaced meanwhile says nothing.
+      if (!status.isAuthoritative(token) && this.#tenancy.token === token && !this.#tenancy.reign.session.mustRemint) {
+        const named = answer.pair === undefined ? "nobody" : `${answer.pair.producerId}:${answer.pair.epoch}`;
+        this.#tenancy.lose(Loss.fenced(who, new Error(`The coordinator names ${named}`)));
+      }
+      return this.isLeader;
+    } finally {
+      limit.dispose();
+    }
+  }
+
+  /**
+   * Gives the role up: new writes are refused at once, those already accepted are finished, then the release goes out and
+   * the next in line leads within milliseconds. After a loss there is nothing to give up, and it resolves.
+   *
+   * @throws {KrabkaError} The release could not be written; call again to retry, or let the lease run out.
+   */
+  resign(options: LimitOptions = {}): Promise<void> {
+    return this.#depart("it resigned", options, (limits) =>
+      this.#tenancy.reign.release(this.#tenancy.token.term, limits),
+    );
+  }
+
+  /**
+   * Hands the role to a chosen standby, which takes over at once.
+   *
+   * @throws {KrabkaError} `INVALID_ARGUMENT` when `member` is not a registered standby; otherwise as `resign`.
+   */
+  async transferTo(member: MemberId, options: LimitOptions = {}): Promise<void> {
+    this.#tenancy.requireLeading();
+    const heir = MemberId.of(member);
+    const { state } = this.#tenancy.view;
+    const entry = heir === this.member ? undefined : state.registrationOf(heir);
+    if (entry === undefined) {
+      const standbys = state.roster.map((other) => other.member).filter((other) => other !== this.member);
+      throw new KrabkaError(
+        "INVALID_ARGUMENT",
+        `transferTo wants a standby of role ${this.role} (there are: ${standbys.join(", ") || "none"}); got ${heir}`,
+        this.#tenancy.who,
+      );
+    }
+    await this.#depart(`it handed over to ${heir}`, options, (limits) =>
+      this.#tenancy.reign.transfer(this.#tenancy.token, heir, entry.attributes, limits),
+    );
+  }
+
+  /** Like `resign`, but never rejects: what could not be released runs out by itself. Idempotent. */
+  async close(): Promise<void> {
+    try {
+      await this.resign({ timeoutMs: this.#tenancy.callMs() });
+    } catch (error) {
+      this.#logger.warn({ ...this.#names(), err: error }, "the release failed; the lease runs out by itself");
+      this.#tenancy.left();
+    }
+    await this.#finished();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** @internal Resigns because of a handler's error, which becomes the reason of the loss. */
+  async abandon(cause: unknown): Promise<void> {
+    this.#tenancy.leave("its handler failed", { reason: "handler-failed", cause });
+    await this.close();
+  }
+
+  #names() {
+    return { role: this.role, member: this.member };
+  }
+
+  #depart(why: string, options: LimitOptions, goodbye: Goodbye): Promise<void> {
+    this.#departure ??= this.#sayGoodbye(why, options, goodbye).finally(() => {
+      this.#departure = undefined;
+    });
+    return this.#departure;
+  }
+
+  async #sayGoodbye(why: string, options: LimitOptions, goodbye: Goodbye): Promise<void> {
+    const limit = new Limit(this.#tenancy.clock, "resign", options);
+    try {
+      this.#tenancy.leave(why);
+      // Behind all accepted writes: in the log the release follows the last of them.
+      await this.#tenancy.queue.run(() => this.#release(limit, goodbye), {
+        signal: AbortSignal.any([limit.signal, this.#tenancy.lostSignal]),
+      });
+    } catch (error) {
+      // Lost meanwhile: somebody else leads or may lead, and nothing is left to give up.
+      if (!this.#tenancy.lostSignal.aborted) throw error;
+    } finally {
+      limit.dispose();
+    }
+    this.#tenancy.left();
+    await this.#finished();
+  }
+
+  async #release(limit: Limit, goodbye: Goodbye): Promise<void> {
+    this.#tenancy.requireHeld();
+    limit.throwIfReached();
+    try {
+      // The release comes under the pair whose answers are all known.
+      if (this.#tenancy.reign.session.mustRemint) await this.#tenancy.regain();
+      await goodbye({ signal: limit.signal, timeoutMs: this.#tenancy.callMs(limit.restMs) });
+      this.#released = true;
+    } catch (error) {
+      throw FencedError.is(error) ? this.#tenancy.after(error) : error;
+    }
+  }
+
+  /** Lets go of the session and the view, once. */
+  #finished(): Promise<void> {
+    this.#finish ??= (async () => {
+      const { queue, reign, view } = this.#tenancy;
+      await queue.idle();
+      await reign.session.close();
+      await this.#removeGhost();
+      view.close();
+    })();
+    return this.#finish;
+  }
+
+  /** After a loss the own registration may still stand, and would cost the others a stagger. */
+  async #removeGhost(): Promise<void> {
+    const { view, registrar } = this.#tenancy;
+    const entry = view.state.registrationOf(this.member);
+    if (this.#released || entry === undefined || registrar.isContested(entry)) return;
+    try {
+      await registrar.withdraw(GHOST_MS);
+    } catch (error) {
+      this.#logger.debug({ ...this.#names(), err: error }, "the registration was not taken back");
+    }
+  }
+}
+
+const isList = (given: WriteRecord | readonly WriteRecord[]): given is readonly WriteRecord[] => Array.isArray(given);

@@ -1,0 +1,60 @@
+import {
+  DuplicateMemberError,
+  FencedError,
+  type FencingToken,
+  KrabkaError,
+  type MemberId,
+  type Role,
+} from "@krabka/core";
+
+/**
+ * Why a leadership ended.
+ *
+ * - `fenced`: the broker refused the pair.
+ * - `expired`: the lease ran out before a renewal was acknowledged.
+ * - `resigned`: `resign`, `close` or `transferTo` was called.
+ * - `evicted`: the log shows a later leader.
+ * - `closed`: the client was closed.
+ * - `handler-failed`: the handler of a campaign threw.
+ */
+export type LossReason = "fenced" | "expired" | "resigned" | "evicted" | "closed" | "handler-failed";
+
+export interface Loss {
+  readonly reason: LossReason;
+  readonly error: KrabkaError;
+}
+
+interface Identity {
+  readonly role: Role;
+  readonly member: MemberId;
+  readonly token: FencingToken;
+}
+
+export const Loss = {
+  fenced: (who: Identity, cause: unknown): Loss => ({
+    reason: "fenced",
+    error: new FencedError(`The broker refused the pair of ${who.member} for role ${who.role} (token ${who.token})`, {
+      ...who,
+      cause,
+    }),
+  }),
+  evicted: (who: Identity, later: { member: MemberId; token: FencingToken }): Loss => ({
+    reason: "evicted",
+    error:
+      later.member === who.member
+        ? new DuplicateMemberError(
+            `Another process took role ${who.role} over under the same member id ${who.member} (token ${later.token}); every process needs its own id`,
+            who,
+          )
+        : new FencedError(`${later.member} leads role ${who.role} with the later token ${later.token}`, who),
+  }),
+  ended: (
+    who: Identity,
+    reason: "expired" | "resigned" | "closed" | "handler-failed",
+    why: string,
+    cause?: unknown,
+  ): Loss => ({
+    reason,
+    error: new KrabkaError("NOT_LEADER", `${who.member} no longer leads role ${who.role}: ${why}`, { ...who, cause }),
+  }),
+} as const;

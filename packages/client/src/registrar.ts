@@ -1,0 +1,93 @@
+import {
+  type Attributes,
+  type Clock,
+  type CoordinationEntry,
+  encodeEntry,
+  type MemberId,
+  partitionForRole,
+  type RecordPosition,
+  type Role,
+  type RosterEntry,
+  type TopicPartition,
+  type Transport,
+} from "@krabka/core";
+import type { Limit } from "./limits.js";
+
+/** How long a member tries to take its registration back when it gives up. */
+const WITHDRAW_MS = 5_000;
+
+/** A member's own registration: written anew for each candidacy, taken back when it gives up. */
+export class Registrar {
+  readonly role: Role;
+  readonly member: MemberId;
+  readonly attributes: Attributes;
+  readonly target: TopicPartition;
+  readonly #transport: Transport;
+  readonly #clock: Clock;
+  /** What tells this process's registrations from those of another one with the same member id. */
+  readonly #sentAtMs = new Set<bigint>();
+  #joinOffset = -1n;
+  #registeredAtMonotonicMs = 0;
+
+  constructor(
+    transport: Transport,
+    clock: Clock,
+    topic: { readonly name: string; readonly partitions: number },
+    who: { readonly role: Role; readonly member: MemberId; readonly attributes: Attributes },
+  ) {
+    this.#transport = transport;
+    this.#clock = clock;
+    this.role = who.role;
+    this.member = who.member;
+    this.attributes = who.attributes;
+    this.target = { topic: topic.name, partition: partitionForRole(who.role, topic.partitions) };
+  }
+
+  /** Offset of the newest acknowledged registration; -1 before the first. */
+  get joinOffset(): bigint {
+    return this.#joinOffset;
+  }
+
+  /** Monotonic instant of that registration. */
+  get registeredAtMonotonicMs(): number {
+    return this.#registeredAtMonotonicMs;
+  }
+
+  /** Whether another process registered after this one under the same member id. */
+  isContested(entry: RosterEntry | undefined): boolean {
+    return entry !== undefined && entry.joinOffset > this.#joinOffset && !this.#sentAtMs.has(entry.registeredAtMs);
+  }
+
+  /** A registration of this member as of now. */
+  entry(): CoordinationEntry {
+    const registeredAtMs = BigInt(Math.floor(this.#clock.wallMs()));
+    this.#sentAtMs.add(registeredAtMs);
+    return { kind: "registration", role: this.role, member: this.member, registeredAtMs, attributes: this.attributes };
+  }
+
+  /** Appends a registration; its offset is the member's place in the order of succession. */
+  async register(limit: Limit): Promise<RecordPosition> {
+    const position = await this.#append(this.entry(), { signal: limit.signal, timeoutMs: limit.restMs });
+    this.joined(position);
+    return position;
+  }
+
+  /** The registration now stands at `position`. */
+  joined(position: RecordPosition): void {
+    this.#joinOffset = position.offset;
+    this.#registeredAtMonotonicMs = this.#clock.monotonicMs();
+  }
+
+  /** Takes the registration back. Also when it is not known to have been written: its answer may have been lost. */
+  async withdraw(timeoutMs = WITHDRAW_MS): Promise<void> {
+    await this.#append({ kind: "registration-removed", role: this.role, member: this.member }, { timeoutMs });
+  }
+
+  async #append(
+    entry: CoordinationEntry,
+    options: { signal?: AbortSignal; timeoutMs?: number | undefined },
+  ): Promise<RecordPosition> {
+    const positions = await this.#transport.appendUnfenced(this.target, [encodeEntry(entry)], options);
+    return positions[0] as RecordPosition;
+  }
+}

@@ -1,0 +1,64 @@
+interface Waiting {
+  readonly start: () => Promise<void>;
+}
+
+export interface TaskOptions {
+  /** An urgent task goes before the others that wait. @default "normal" */
+  readonly priority?: "normal" | "urgent";
+  /** A task that still waits when this fires is dropped, and its call rejects with the reason. */
+  readonly signal?: AbortSignal;
+}
+
+/** Runs tasks one at a time. Within each priority the order is that of the calls. */
+export class SerialQueue {
+  readonly #urgent: Waiting[] = [];
+  readonly #normal: Waiting[] = [];
+  readonly #idle: (() => void)[] = [];
+  #running = false;
+
+  /** Number of tasks that wait. */
+  get waiting(): number {
+    return this.#urgent.length + this.#normal.length;
+  }
+
+  /** Settles as `task` does. */
+  run<T>(task: () => Promise<T>, { priority = "normal", signal }: TaskOptions = {}): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      if (signal?.aborted) {
+        reject(signal.reason);
+        return;
+      }
+      const queue = priority === "urgent" ? this.#urgent : this.#normal;
+      const drop = () => {
+        queue.splice(queue.indexOf(waiting), 1);
+        reject(signal?.reason);
+      };
+      const waiting: Waiting = {
+        start: () => {
+          signal?.removeEventListener("abort", drop);
+          return task().then(resolve, reject);
+        },
+      };
+      signal?.addEventListener("abort", drop, { once: true });
+      queue.push(waiting);
+      if (!this.#running) void this.#drain();
+    });
+  }
+
+  /** Resolves once nothing runs and nothing waits. */
+  idle(): Promise<void> {
+    if (!this.#running) return Promise.resolve();
+    return new Promise((resolve) => this.#idle.push(resolve));
+  }
+
+  async #drain(): Promise<void> {
+    this.#running = true;
+    for (;;) {
+      const next = this.#urgent.shift() ?? this.#normal.shift();
+      if (next === undefined) break;
+      await next.start();
+    }
+    this.#running = false;
+    for (const resolve of this.#idle.splice(0)) resolve();
+  }
+}

@@ -1,0 +1,299 @@
+import {
+  type CallOptions,
+  type Clock,
+  FencedError,
+  type FencingToken,
+  KrabkaError,
+  type LeaseConfig,
+  samePair,
+  type Transport,
+  type WriteOutcome,
+} from "@krabka/core";
+import { type Logger, publish } from "./events.js";
+import { Loss } from "./loss.js";
+import type { Registrar } from "./registrar.js";
+import type { Reign, Tenure } from "./reign.js";
+import type { RoleView } from "./role-view.js";
+import { SerialQueue } from "./serial-queue.js";
+
+export interface TenancyParts {
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly config: LeaseConfig;
+  readonly view: RoleView;
+  readonly registrar: Registrar;
+  readonly reign: Reign;
+  readonly tenure: Tenure;
+  readonly autoRenew: boolean;
+  readonly logger: Logger;
+}
+
+/**
+ * - `leading`: renews, takes writes.
+ * - `leaving`: gave the role up on purpose; finishes the writes that it had accepted, then releases.
+ * - `lost`: for good.
+ */
+type Phase = "leading" | "leaving" | "lost";
+
+interface Leave {
+  readonly reason: "resigned" | "handler-failed";
+  readonly cause?: unknown;
+}
+
+/**
+ * The state machine of one leadership: how long it lasts, and how it ends. Everything that reaches the broker under the
+ * role's pair goes through its queue, one thing at a time.
+ *
+ * Validity is judged by the monotonic clock at the moment of asking, from the start of the last acknowledged renewal.
+ */
+export class Tenancy {
+  readonly queue = new SerialQueue();
+  readonly reign: Reign;
+  readonly registrar: Registrar;
+  readonly view: RoleView;
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly #config: LeaseConfig;
+  readonly #autoRenew: boolean;
+  readonly #logger: Logger;
+  readonly #left = new AbortController();
+  readonly #lost = new AbortController();
+  readonly #stopWatching: () => void;
+  #phase: Phase = "leading";
+  #loss: Loss | undefined;
+  #tenure: Tenure;
+  #renewTimer = { cancel() {} };
+  #expiryTimer = { cancel() {} };
+  #renewal: Promise<void> | undefined;
+  #checkingRival = false;
+
+  constructor(parts: TenancyParts) {
+    this.transport = parts.transport;
+    this.clock = parts.clock;
+    this.view = parts.view;
+    this.registrar = parts.registrar;
+    this.reign = parts.reign;
+    this.#config = parts.config;
+    this.#autoRenew = parts.autoRenew;
+    this.#logger = parts.logger;
+    this.#tenure = parts.tenure;
+    this.#stopWatching = this.view.onChange(() => this.#watch());
+    this.#schedule();
+    this.#watch();
+  }
+
+  get isLeader(): boolean {
+    return this.#phase === "leading" && this.restMs > 0;
+  }
+
+  get token(): FencingToken {
+    return this.#tenure.token;
+  }
+
+  get who() {
+    return { role: this.registrar.role, member: this.registrar.member, token: this.#tenure.token };
+  }
+
+  get loss(): Loss | undefined {
+    return this.#loss;
+  }
+
+  /** Fires once, when the leadership is given up or lost, whichever comes first. */
+  get signal(): AbortSignal {
+    return this.#left.signal;
+  }
+
+  /** Fires once nothing more can be written, not even what was accepted before. */
+  get lostSignal(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  /** Until the lease ends unless it is renewed; negative after that. */
+  get restMs(): number {
+    return this.#tenure.sinceMs + this.#config.leaseMs - this.clock.monotonicMs();
+  }
+
+  get renewDue(): boolean {
+    return this.isLeader && this.clock.monotonicMs() - this.#tenure.sinceMs >= this.#config.renewMs;
+  }
+
+  /** A time limit inside what is left of the lease. */
+  callMs(atMostMs = Number.POSITIVE_INFINITY): number {
+    return Math.max(1, Math.ceil(Math.min(atMostMs, this.restMs)));
+  }
+
+  /** For new work. @throws the error of the loss */
+  requireLeading(): void {
+    this.requireHeld();
+    if (this.#phase !== "leading") throw this.#loss?.error;
+  }
+
+  /** For work that was accepted before. @throws the error of the loss */
+  requireHeld(): void {
+    if (this.#phase !== "lost" && this.restMs <= 0) this.#expire();
+    if (this.#phase === "lost") throw this.#loss?.error;
+  }
+
+  /** Never two at a time: a call during a renewal shares its result. */
+  renew(): Promise<void> {
+    this.#renewal ??= this.queue
+      .run(() => this.#renew(), { priority: "urgent", signal: this.lostSignal })
+      .finally(() => {
+        this.#renewal = undefined;
+      });
+    return this.#renewal;
+  }
+
+  /** A renewal was acknowledged. */
+  renewed(tenure: Tenure): void {
+    if (this.#phase === "lost") return;
+    this.#tenure = tenure;
+    if (this.#phase === "leading") this.#schedule();
+  }
+
+  /** Leaves on purpose: no new work from now on. */
+  leave(why: string, { reason, cause }: Leave = { reason: "resigned" }): void {
+    if (this.#phase !== "leading") return;
+    this.#phase = "leaving";
+    this.#end(Loss.ended(this.who, reason, why, cause));
+  }
+
+  /** The one way to `lost`. The first loss is the one that is told. */
+  lose(loss: Loss): void {
+    if (this.#phase === "lost") return;
+    this.#phase = "lost";
+    this.#expiryTimer.cancel();
+    if (this.#loss === undefined) this.#end(loss);
+    this.#lost.abort(this.#loss?.error);
+  }
+
+  /** Ends a leadership that left, once its release is out. */
+  left(): void {
+    if (this.#loss !== undefined) this.lose(this.#loss);
+  }
+
+  /** Draws the consequence of an error and gives back what to throw. */
+  after(error: unknown): unknown {
+    if (FencedError.is(error)) this.lose(Loss.fenced(this.who, error));
+    else if (KrabkaError.is(error) && error.code === "CLOSED") {
+      this.lose(Loss.ended(this.who, "closed", "its transport was closed", error));
+    }
+    return this.#phase === "lost" ? this.#loss?.error : error;
+  }
+
+  /**
+   * Takes a new epoch, if nobody took over in between, and grants anew under it. For a session that had an answer lost: a
+   * late request of the old epoch could otherwise land on the next transaction.
+   *
+   * @returns what became of the unknown write before
+   */
+  async regain(): Promise<WriteOutcome | undefined> {
+    const { conditionalRemint } = this.transport.capabilities;
+    try {
+      if (!conditionalRemint.supported) throw new FencedError(conditionalRemint.reason, this.who);
+      const settled = await this.reign.session.remint({ timeoutMs: this.callMs() });
+      this.renewed(await this.reign.grant(this.view.state, [], { timeoutMs: this.callMs() }));
+      return settled;
+    } catch (error) {
+      throw this.after(error);
+    }
+  }
+
+  #end(loss: Loss): void {
+    this.#loss = loss;
+    this.#renewTimer.cancel();
+    this.#stopWatching();
+    publish("krabka.lost", { ...this.who, reason: loss.reason });
+    const { role, member, token } = this.who;
+    this.#logger.info({ role, member, token: String(token), reason: loss.reason }, "the leadership ended");
+    this.#left.abort(loss.error);
+  }
+
+  #expire(): void {
+    this.lose(Loss.ended(this.who, "expired", "its lease ran out before a renewal was acknowledged"));
+  }
+
+  #schedule(): void {
+    this.#renewTimer.cancel();
+    this.#expiryTimer.cancel();
+    this.#expiryTimer = this.clock.setTimer(Math.max(0, this.restMs), () => {
+      // Node's timers may fire up to a millisecond early.
+      if (this.restMs <= 0) this.#expire();
+      else this.#schedule();
+    });
+    if (!this.#autoRenew) return;
+    const dueInMs = this.#tenure.sinceMs + this.#config.renewMs - this.clock.monotonicMs();
+    this.#renewTimer = this.clock.setTimer(Math.max(0, dueInMs), () => this.#renewByItself());
+  }
+
+  #renewByItself(): void {
+    this.renew().catch((error: unknown) => {
+      if (this.#phase !== "leading") return;
+      const { role, member } = this.registrar;
+      this.#logger.warn({ role, member, err: error }, "a renewal failed");
+      // Several tries before the lease ends, however short it is.
+      const retryMs = Math.max(5, Math.min(this.#config.renewMs, this.restMs) / 4);
+      this.#renewTimer.cancel();
+      this.#renewTimer = this.clock.setTimer(retryMs, () => this.#renewByItself());
+    });
+  }
+
+  async #renew(): Promise<void> {
+    this.requireLeading();
+    const startedAtMs = this.clock.monotonicMs();
+    if (this.reign.session.mustRemint) await this.regain();
+    else
+      await this.#guarded({ timeoutMs: this.callMs(this.#config.renewMs) }, (options) =>
+        this.reign.renew(this.token, options),
+      );
+    publish("krabka.renewed", { ...this.who, durationMs: this.clock.monotonicMs() - startedAtMs });
+  }
+
+  async #guarded(options: CallOptions, write: (options: CallOptions) => Promise<Tenure>): Promise<void> {
+    try {
+      this.renewed(await write(options));
+    } catch (error) {
+      throw this.after(error);
+    }
+  }
+
+  /** A record came in: does the log show a later leader? */
+  #watch(): void {
+    if (this.#phase !== "leading" || this.#checkingRival || this.#rival() === undefined) return;
+    this.#checkingRival = true;
+    this.queue
+      .run(() => this.#checkRival(), { priority: "urgent", signal: this.lostSignal })
+      .catch((error: unknown) => {
+        if (this.#phase !== "leading") return;
+        const { role, member } = this.registrar;
+        this.#logger.warn({ role, member, err: error }, "a rival's grant could not be checked");
+      })
+      .finally(() => {
+        this.#checkingRival = false;
+      });
+  }
+
+  #rival() {
+    const { lease } = this.view.state;
+    if (lease === undefined || lease.token.compareTo(this.token) <= 0) return undefined;
+    // The own grant comes by in the log, possibly before its acknowledgement.
+    return samePair(lease.token, this.reign.session.pair) ? undefined : lease;
+  }
+
+  async #checkRival(): Promise<void> {
+    const rival = this.#rival();
+    if (rival === undefined || this.#phase !== "leading") return;
+    // A grant in a transaction needs no question: its commit proves that the rival minted later.
+    if (!this.transport.capabilities.fencedAppend.supported) {
+      this.lose(Loss.evicted(this.who, rival));
+      return;
+    }
+    const { pair } = await this.transport.describe(this.registrar.role, { timeoutMs: this.callMs() });
+    if (pair === undefined || !samePair(pair, this.reign.session.pair)) {
+      this.lose(Loss.evicted(this.who, rival));
+      return;
+    }
+    // It was appended late, by a member that had minted before this one. A new grant puts the terms right.
+    await this.#guarded({ timeoutMs: this.callMs() }, (options) => this.reign.grant(this.view.state, [], options));
+  }
+}
