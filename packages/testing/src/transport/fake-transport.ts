@@ -1,0 +1,241 @@
+import {
+  type CallOptions,
+  type Capability,
+  type Clock,
+  type CoordinationTopic,
+  DEFAULT_PARTITIONS,
+  type FeedListener,
+  KrabkaError,
+  type Prepared,
+  partitionForRole,
+  type RawRecord,
+  type RecordPosition,
+  type Role,
+  type RoleDescription,
+  type RoleFeed,
+  type SessionOptions,
+  type TopicPartition,
+  type Transport,
+  type TransportCapabilities,
+  type WriterSession,
+} from "@krabka/core";
+import type { FakeCluster } from "../cluster/fake-cluster.js";
+import { ConnectionLostError, KafkaCode, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE } from "../cluster/protocol.js";
+import { FakeConnection, refusalError } from "./fake-connection.js";
+import { FakeFeed } from "./fake-feed.js";
+import { FakeSession } from "./fake-session.js";
+
+export interface FakeTransportOptions {
+  readonly cluster: FakeCluster;
+  /** The member's own clock, such as a fork of the cluster's. @default the cluster's */
+  readonly clock?: Clock | undefined;
+  /** The coordination topic. @default `__coordination_state` with 16 partitions */
+  readonly topic?: CoordinationTopic | undefined;
+  /** By which faults are aimed at this transport. @default "fake" */
+  readonly clientId?: string | undefined;
+  /** Limit of a call that names none. @default 30000 */
+  readonly requestTimeoutMs?: number | undefined;
+  /** How long one request may stay without answer before it counts as lost. @default 5000 */
+  readonly attemptTimeoutMs?: number | undefined;
+  /** With "transaction", `fencedAppend` is declared as unsupported. @default "append" */
+  readonly leaseRecords?: "append" | "transaction" | undefined;
+  /** Further capabilities to go without, each with its reason. */
+  readonly without?: { readonly [K in keyof TransportCapabilities]?: string } | undefined;
+}
+
+const DEFAULT_TOPIC: CoordinationTopic = { name: "__coordination_state", partitions: DEFAULT_PARTITIONS };
+
+/** A transport on a `FakeCluster`: the steps, retries and outcomes of a real one, with every answer under control. */
+export class FakeTransport implements Transport {
+  readonly name = "fake";
+  readonly capabilities: TransportCapabilities;
+  readonly #connection: FakeConnection;
+  readonly #topic: CoordinationTopic;
+  readonly #sessions = new Set<FakeSession>();
+  #prepared: Promise<Prepared> | undefined;
+
+  constructor(options: FakeTransportOptions) {
+    const capability = (reason: string | undefined): Capability =>
+      reason === undefined ? { supported: true } : { supported: false, reason };
+    const { without = {}, leaseRecords = "append" } = options;
+    this.capabilities = {
+      fencedAppend: capability(
+        without.fencedAppend ??
+          (leaseRecords === "transaction" ? "This fake transport was told to write in transactions only" : undefined),
+      ),
+      conditionalRemint: capability(without.conditionalRemint),
+      describe: capability(without.describe),
+      uncommittedReads: capability(without.uncommittedReads),
+    };
+    this.#topic = options.topic ?? DEFAULT_TOPIC;
+    this.#connection = new FakeConnection({
+      cluster: options.cluster,
+      clock: options.clock ?? options.cluster.clock,
+      clientId: options.clientId ?? "fake",
+      requestTimeoutMs: options.requestTimeoutMs ?? 30_000,
+      attemptTimeoutMs: options.attemptTimeoutMs ?? 5_000,
+    });
+  }
+
+  prepare(options?: CallOptions): Promise<Prepared> {
+    this.#prepared ??= this.#prepare(options).catch((error: unknown) => {
+      this.#prepared = undefined;
+      throw error;
+    });
+    return this.#prepared;
+  }
+
+  follow(role: Role, listener: FeedListener): RoleFeed {
+    const isolation = this.capabilities.uncommittedReads.supported ? "read_uncommitted" : "read_committed";
+    return new FakeFeed(this.#connection, role, this.#targetOf(role), listener, isolation);
+  }
+
+  async appendUnfenced(
+    target: TopicPartition,
+    records: readonly RawRecord[],
+    options?: CallOptions,
+  ): Promise<readonly RecordPosition[]> {
+    if (records.length === 0) return [];
+    return await this.#connection.within(options, async (limit) => {
+      const { topic, partition } = target;
+      const timestampMs = this.#connection.clock.wallMs();
+      const batch = {
+        records: records.map((record) => ({ ...record, timestampMs })),
+        producerId: NO_PRODUCER_ID,
+        epoch: NO_EPOCH,
+        baseSequence: NO_SEQUENCE,
+        transactional: false,
+      };
+      const ask = { topic, partition, transactionalId: undefined, batch };
+      const route = this.#connection.toLeader(target);
+      for (;;) {
+        const answer = await this.#connection
+          .once(limit, "Produce", ask, await route.broker(limit))
+          .catch((error: unknown) => {
+            route.forget();
+            throw unreachable("Produce", error);
+          });
+        if (answer.ok) {
+          return records.map((_, index) => ({
+            topic,
+            partition,
+            offset: answer.baseOffset + BigInt(index),
+            appendedAtMs: answer.appendedAtMs,
+          }));
+        }
+        if (answer.code !== KafkaCode.NOT_LEADER_OR_FOLLOWER)
+          throw refusalError(`Partition ${topic}/${partition}`, answer.code);
+        route.forget();
+        await limit.sleep(1);
+      }
+    });
+  }
+
+  async openSession(role: Role, options: SessionOptions): Promise<WriterSession> {
+    const { transactionTimeoutMs } = options;
+    return await this.#connection.within(options, async (limit) => {
+      const route = this.#connection.toCoordinator(role);
+      for (;;) {
+        const broker = await route.broker(limit);
+        if (!options.mayMint())
+          throw new KrabkaError("BUSY", "The state behind this mint is no longer fresh", { role });
+        const ask = { transactionalId: role, transactionTimeoutMs };
+        const answer = await this.#connection.once(limit, "InitProducerId", ask, broker).catch((error: unknown) => {
+          route.forget();
+          throw unreachable("InitProducerId", error);
+        });
+        if (answer.ok) {
+          const session = new FakeSession({
+            connection: this.#connection,
+            capabilities: this.capabilities,
+            role,
+            pair: { producerId: answer.producerId, epoch: answer.epoch },
+            transactionTimeoutMs,
+          });
+          this.#sessions.add(session);
+          return session;
+        }
+        // A broker that is not the coordinator did not mint, so the next one may be asked.
+        if (answer.code !== KafkaCode.NOT_COORDINATOR) throw refusalError(`Role ${JSON.stringify(role)}`, answer.code);
+        route.forget();
+        await limit.sleep(1);
+      }
+    });
+  }
+
+  async describe(role: Role, options?: CallOptions): Promise<RoleDescription> {
+    const { describe } = this.capabilities;
+    if (!describe.supported) throw new KrabkaError("UNSUPPORTED", describe.reason, { role });
+    return await this.#connection.within(options, async (limit) => {
+      const ask = { transactionalId: role };
+      const route = this.#connection.toCoordinator(role);
+      const { answer } = await this.#connection.repeat(limit, "DescribeTransactions", ask, route);
+      if (answer.ok) {
+        const { producerId, epoch, state } = answer;
+        return { pair: { producerId, epoch }, transactionState: state };
+      }
+      if (answer.code === KafkaCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return { pair: undefined, transactionState: "NotFound" };
+      throw refusalError(`Role ${JSON.stringify(role)}`, answer.code);
+    });
+  }
+
+  async partitionsOf(topic: string, options?: CallOptions): Promise<number> {
+    return await this.#connection.within(options, async (limit) => {
+      return (await this.#connection.leadersOf(limit, topic)).length;
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#connection.close();
+    await Promise.all([...this.#sessions].map((session) => session.close()));
+  }
+
+  /** Stops this member's network as a stopped process does: nothing goes out and no answer comes in until `thaw`. */
+  freeze(): void {
+    this.#connection.freeze();
+  }
+
+  thaw(): void {
+    this.#connection.thaw();
+  }
+
+  #targetOf(role: Role): TopicPartition {
+    return { topic: this.#topic.name, partition: partitionForRole(role, this.#topic.partitions) };
+  }
+
+  async #prepare(options: CallOptions | undefined): Promise<Prepared> {
+    return await this.#connection.within(options, async (limit) => {
+      const { name, partitions } = this.#topic;
+      const anyone = this.#connection.toAnyone();
+      const settings = { partitions, cleanupPolicy: "compact", timestampType: "LogAppendTime" } as const;
+      const created = await this.#connection.repeat(limit, "CreateTopics", { topic: name, settings }, anyone);
+      if (!created.answer.ok && created.answer.code !== KafkaCode.TOPIC_ALREADY_EXISTS) {
+        throw refusalError(`Topic ${JSON.stringify(name)}`, created.answer.code);
+      }
+      const { answer } = await this.#connection.repeat(limit, "DescribeConfigs", { topic: name }, anyone);
+      if (!answer.ok) throw refusalError(`Topic ${JSON.stringify(name)}`, answer.code);
+      const found = answer.settings;
+      requireSetting(name, "cleanup.policy", found.cleanupPolicy, "compact");
+      requireSetting(name, "partition count", found.partitions, partitions);
+      const warnings =
+        found.replicationFactor === 1
+          ? [`Topic ${JSON.stringify(name)} has replication factor 1: one lost disk loses every role`]
+          : [];
+      return { topic: this.#topic, warnings };
+    });
+  }
+}
+
+const requireSetting = (topic: string, setting: string, found: unknown, wanted: unknown): void => {
+  if (found === wanted) return;
+  throw new KrabkaError(
+    "TOPIC_MISCONFIGURED",
+    `Topic ${JSON.stringify(topic)}: ${setting} is ${JSON.stringify(found)}; wanted is ${JSON.stringify(wanted)}`,
+  );
+};
+
+const unreachable = (what: string, error: unknown): unknown =>
+  error instanceof ConnectionLostError
+    ? new KrabkaError("UNREACHABLE", `No answer to ${what}; it may have been executed`, { cause: error })
+    : error;
