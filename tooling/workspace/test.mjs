@@ -1,0 +1,49 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { build, compiled, install, must, root, tool } from "./steps.mjs";
+
+// Everything that must hold before a change lands. The last line is what the test runner counted.
+await install();
+await build(...compiled());
+const checks = [
+  ["biome", ["check", "."]],
+  ["tsc", ["-p", "tsconfig.check.json"]],
+  ["knip", []],
+];
+for (const [name, args] of checks) {
+  console.log(`> ${name} ${args.join(" ")}`);
+  await must(join(root, "node_modules", ".bin", name), args);
+}
+
+const folder = mkdtempSync(join(tmpdir(), "krabka-test-"));
+const count = { passed: 0, failed: 0, skipped: 0 };
+let sound = true;
+for (const project of ["unit", "kafka"]) {
+  const report = join(folder, `${project}.json`);
+  const code = await tool("vitest", [
+    "run",
+    "--project",
+    project,
+    "--reporter=default",
+    "--reporter=json",
+    `--outputFile.json=${report}`,
+    ...process.argv.slice(2),
+  ]);
+  const { numPassedTests, numFailedTests, numPendingTests, testResults } = JSON.parse(readFileSync(report, "utf8"));
+  count.passed += numPassedTests;
+  count.failed += numFailedTests;
+  count.skipped += numPendingTests;
+  if (code !== 0) sound = false;
+  // A file that could not even be loaded has no test that failed.
+  const empty = testResults.filter(({ assertionResults }) => !assertionResults.some(({ status }) => status === "passed"));
+  for (const { name } of empty) console.error(`No test passed in ${name}`);
+  if (empty.length > 0 || numPassedTests === 0) {
+    console.error(`Tests of the project "${project}" did not run; that counts as a failure`);
+    sound = false;
+    if (count.failed === 0) count.failed += Math.max(1, empty.length);
+  }
+}
+rmSync(folder, { recursive: true });
+console.log(`${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
+process.exitCode = sound && count.failed === 0 ? 0 : 1;
