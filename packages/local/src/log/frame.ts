@@ -1,0 +1,133 @@
+import { crc32 } from "node:zlib";
+
+// A frame is what one write puts on disk: all records that share an fsync. The next frame is written only after that fsync,
+// so at most one frame, the last, can be half there after a crash. Everything is big-endian.
+//
+//   0  uint32 magic        12  int64  position of the first record   28  uint32 checksum of the 28 bytes before,
+//   4  uint8  kind         20  uint32 payload bytes                      seeded with the segment's identity
+//   5  3 zero bytes        24  uint32 payload checksum               32  payload: per record uint32 length + bytes
+//   8  uint32 records
+
+const MAGIC = 0x4b52_4652;
+export const FRAME_HEADER_BYTES = 32;
+const CHECKSUM_AT = FRAME_HEADER_BYTES - 4;
+const KINDS = ["records", "seal"] as const;
+
+/** A `seal` holds no record: it ends a segment and says that a further one exists. */
+export type FrameKind = (typeof KINDS)[number];
+
+export interface FrameHeader {
+  readonly kind: FrameKind;
+  readonly firstPosition: bigint;
+  readonly records: number;
+  readonly payloadBytes: number;
+  readonly payloadChecksum: number;
+}
+
+const view = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+
+/** Bytes that records of these sizes take as one frame. */
+export const recordBytes = (record: Uint8Array): number => 4 + record.length;
+
+export function encodeFrame(
+  seed: number,
+  kind: FrameKind,
+  firstPosition: bigint,
+  records: readonly Uint8Array[],
+): Uint8Array {
+  const payloadBytes = records.reduce((sum, record) => sum + recordBytes(record), 0);
+  const bytes = new Uint8Array(FRAME_HEADER_BYTES + payloadBytes);
+  const data = view(bytes);
+  let at = FRAME_HEADER_BYTES;
+  for (const record of records) {
+    data.setUint32(at, record.length);
+    bytes.set(record, at + 4);
+    at += recordBytes(record);
+  }
+  data.setUint32(0, MAGIC);
+  data.setUint8(4, KINDS.indexOf(kind));
+  data.setUint32(8, records.length);
+  data.setBigInt64(12, firstPosition);
+  data.setUint32(20, payloadBytes);
+  data.setUint32(24, crc32(bytes.subarray(FRAME_HEADER_BYTES)));
+  data.setUint32(CHECKSUM_AT, crc32(bytes.subarray(0, CHECKSUM_AT), seed));
+  return bytes;
+}
+
+/** The header at `at`, or undefined where no intact one is. */
+export function decodeFrameHeader(bytes: Uint8Array, at: number, seed: number): FrameHeader | undefined {
+  if (at + FRAME_HEADER_BYTES > bytes.length) return undefined;
+  const data = view(bytes);
+  if (data.getUint32(at) !== MAGIC) return undefined;
+  if (crc32(bytes.subarray(at, at + CHECKSUM_AT), seed) !== data.getUint32(at + CHECKSUM_AT)) return undefined;
+  const kind = KINDS[data.getUint32(at + 4) >>> 24];
+  if (kind === undefined) return undefined;
+  return {
+    kind,
+    records: data.getUint32(at + 8),
+    firstPosition: data.getBigInt64(at + 12),
+    payloadBytes: data.getUint32(at + 20),
+    payloadChecksum: data.getUint32(at + 24),
+  };
+}
+
+/** Where each record of an intact payload lies, or undefined when its lengths do not add up. */
+export function recordExtents(
+  bytes: Uint8Array,
+  at: number,
+  header: FrameHeader,
+): readonly (readonly [start: number, end: number])[] | undefined {
+  const data = view(bytes);
+  const end = at + FRAME_HEADER_BYTES + header.payloadBytes;
+  const extents: (readonly [number, number])[] = [];
+  let next = at + FRAME_HEADER_BYTES;
+  while (next + 4 <= end) {
+    const start = next + 4;
+    next = start + data.getUint32(next);
+    extents.push([start, next]);
+  }
+  return next === end && extents.length === header.records ? extents : undefined;
+}
+
+/** Offset of the first intact header from `from` on whose records come no earlier than `position`, or undefined. */
+export function findLaterFrame(bytes: Uint8Array, from: number, position: bigint, seed: number): number | undefined {
+  const first = MAGIC >>> 24;
+  for (let at = bytes.indexOf(first, from); at >= 0; at = bytes.indexOf(first, at + 1)) {
+    const header = decodeFrameHeader(bytes, at, seed);
+    if (header !== undefined && header.firstPosition >= position) return at;
+  }
+  return undefined;
+}
+
+/**
+ * Whether flipping a single bit would make the frame at `at` valid. A write that was cut short leaves whole bytes away, so
+ * such a frame was written to its end and has rotted since.
+ */
+export function isOneBitOff(bytes: Uint8Array, at: number, seed: number): boolean {
+  if (at + FRAME_HEADER_BYTES > bytes.length) return false;
+  const data = view(bytes);
+  const header = decodeFrameHeader(bytes, at, seed);
+  if (header === undefined) {
+    const found = crc32(bytes.subarray(at, at + CHECKSUM_AT), seed);
+    return isOneBitError(found ^ data.getUint32(at + CHECKSUM_AT), CHECKSUM_AT);
+  }
+  const payload = bytes.subarray(at + FRAME_HEADER_BYTES, at + FRAME_HEADER_BYTES + header.payloadBytes);
+  if (payload.length < header.payloadBytes) return false;
+  return isOneBitError(crc32(payload) ^ header.payloadChecksum, payload.length);
+}
+
+/**
+ * Whether the difference of two CRC-32 values is that of data which differ in one bit. CRC-32 is linear, so the difference
+ * depends only on where that bit is: the last bit of the data gives the polynomial, each earlier one a step more.
+ */
+const isOneBitError = (difference: number, dataBytes: number): boolean => {
+  const wanted = difference >>> 0;
+  if (wanted === 0) return false;
+  if ((wanted & (wanted - 1)) === 0) return true; // The flipped bit is in the stored checksum.
+  let pattern = 0xedb8_8320;
+  for (let bit = 0; bit < dataBytes * 8; bit++) {
+    if (pattern === wanted) return true;
+    pattern = (pattern & 1) === 0 ? pattern >>> 1 : ((pattern >>> 1) ^ 0xedb8_8320) >>> 0;
+  }
+  return false;
+};

@@ -1,0 +1,219 @@
+import { basename, dirname } from "node:path";
+import { LocalError } from "@krabka/local";
+import type { DirectoryLock, LogFile, LogFileSystem } from "../src/log/file-system.js";
+
+const PAGE_BYTES = 64;
+
+/** A file as the kernel sees it and as the platter holds it. */
+class Inode {
+  cached = new Uint8Array(0);
+  durable = new Uint8Array(0);
+  /** Pages that differ from the platter and that the kernel still means to write. */
+  dirty = new Set<number>();
+
+  write(bytes: Uint8Array, position: number): void {
+    if (position + bytes.length > this.cached.length) this.resize(position + bytes.length);
+    this.cached.set(bytes, position);
+    for (let page = Math.floor(position / PAGE_BYTES); page * PAGE_BYTES < position + bytes.length; page++) {
+      this.dirty.add(page);
+    }
+  }
+
+  resize(sizeBytes: number): void {
+    const next = new Uint8Array(sizeBytes);
+    next.set(this.cached.subarray(0, sizeBytes));
+    this.cached = next;
+  }
+
+  /** Puts the dirty pages that `keep` chooses on the platter. A page that was never written reads as zeros. */
+  flush(keep: (page: number) => boolean, sizeToo: boolean): void {
+    const next = new Uint8Array(sizeToo ? this.cached.length : this.durable.length);
+    next.set(this.durable.subarray(0, next.length));
+    for (const page of this.dirty) {
+      if (!keep(page)) continue;
+      const from = page * PAGE_BYTES;
+      const to = Math.min(from + PAGE_BYTES, this.cached.length, next.length);
+      if (from < to) next.set(this.cached.subarray(from, to), from);
+    }
+    this.durable = next;
+    this.dirty.clear();
+  }
+}
+
+export interface DiskFaults {
+  /** Called before each system call; what it throws is the call's failure. */
+  before?: (call: string, path: string) => void;
+  /** Called when a sync was asked for; waits and failures are the disk's. */
+  sync?: (path: string) => Promise<void> | void;
+  /** How many of the bytes a write takes. */
+  take?: (bytes: number) => number;
+}
+
+/**
+ * A disk in memory that can be unplugged. What was not synced is lost then, or, if the test says so, pages of it reach the
+ * platter in any combination. A failed sync marks its pages clean, as Linux does: they are never written unless dirtied again.
+ */
+export class Disk implements LogFileSystem {
+  readonly calls: string[] = [];
+  faults: DiskFaults = {};
+  #cached = new Map<string, Inode>();
+  #durable = new Map<string, Inode>();
+  readonly #locks = new Set<string>();
+  #life = 0;
+
+  /**
+   * The power goes: nothing that was opened before works any more. Unsynced pages, and names in directories, survive only as
+   * the test says.
+   */
+  unplug(keepPage: (page: number) => boolean = () => false, keepName: (path: string) => boolean = () => false): void {
+    this.kill();
+    for (const path of new Set([...this.#cached.keys(), ...this.#durable.keys()])) {
+      const inode = this.#cached.get(path);
+      if (inode === this.#durable.get(path) || !keepName(path)) continue;
+      if (inode === undefined) this.#durable.delete(path);
+      else this.#durable.set(path, inode);
+    }
+    this.#cached = new Map(this.#durable);
+    for (const inode of new Set(this.#cached.values())) {
+      const anyKept = [...inode.dirty].some(keepPage);
+      inode.flush(keepPage, anyKept);
+      inode.cached = inode.durable.slice();
+    }
+  }
+
+  /** The process dies; the kernel lives on with all that was written. */
+  kill(): void {
+    this.#life += 1;
+    this.faults = {};
+    this.#locks.clear();
+  }
+
+  bytesOf(path: string): Uint8Array {
+    return this.#inode(path).cached;
+  }
+
+  /** Puts bytes into a file behind the log's back, durably. */
+  overwrite(path: string, bytes: Uint8Array): void {
+    const inode = new Inode();
+    inode.cached = bytes.slice();
+    inode.durable = bytes.slice();
+    this.#cached.set(path, inode);
+    this.#durable.set(path, inode);
+  }
+
+  delete(path: string): void {
+    this.#cached.delete(path);
+    this.#durable.delete(path);
+  }
+
+  paths(): readonly string[] {
+    return [...this.#cached.keys()].sort();
+  }
+
+  /** An independent copy of what is on the disk now, as a backup would take it. */
+  copy(): Disk {
+    const copy = new Disk();
+    for (const [path, inode] of this.#cached) copy.overwrite(path, inode.cached);
+    return copy;
+  }
+
+  async lockDirectory(directory: string): Promise<DirectoryLock> {
+    const life = this.#call("lock", directory);
+    if (this.#locks.has(directory)) throw new LocalError("IN_USE", `${directory} is open already`);
+    this.#locks.add(directory);
+    return { release: () => void (this.#life === life && this.#locks.delete(directory)) };
+  }
+
+  async makeDirectory(directory: string): Promise<void> {
+    this.#call("mkdir", directory);
+  }
+
+  async list(directory: string): Promise<readonly string[]> {
+    this.#call("list", directory);
+    return [...this.#cached.keys()].filter((path) => dirname(path) === directory).map((path) => basename(path));
+  }
+
+  async syncDirectory(directory: string): Promise<void> {
+    this.#call("syncdir", directory);
+    await this.faults.sync?.(directory);
+    for (const path of this.#durable.keys()) {
+      if (dirname(path) === directory && !this.#cached.has(path)) this.#durable.delete(path);
+    }
+    for (const [path, inode] of this.#cached) if (dirname(path) === directory) this.#durable.set(path, inode);
+  }
+
+  async rename(from: string, to: string): Promise<void> {
+    this.#call("rename", to);
+    this.#cached.set(to, this.#inode(from));
+    this.#cached.delete(from);
+  }
+
+  async remove(path: string): Promise<void> {
+    this.#call("remove", path);
+    this.#inode(path);
+    this.#cached.delete(path);
+  }
+
+  async create(path: string): Promise<LogFile> {
+    this.#call("create", path);
+    const inode = new Inode();
+    this.#cached.set(path, inode);
+    return this.#file(path, inode);
+  }
+
+  async open(path: string): Promise<LogFile> {
+    this.#call("open", path);
+    return this.#file(path, this.#inode(path));
+  }
+
+  #inode(path: string): Inode {
+    const inode = this.#cached.get(path);
+    if (inode === undefined) throw new Error(`ENOENT: ${path}`);
+    return inode;
+  }
+
+  #call(name: string, path: string, life = this.#life): number {
+    if (life !== this.#life) throw new Error(`${name} ${path} by a process that is dead`);
+    this.faults.before?.(name, path);
+    this.calls.push(`${name} ${basename(path)}`);
+    return life;
+  }
+
+  #file(path: string, inode: Inode): LogFile {
+    const life = this.#life;
+    return {
+      size: async () => {
+        this.#call("size", path, life);
+        return inode.cached.length;
+      },
+      read: async (into, position) => {
+        this.#call("read", path, life);
+        const part = inode.cached.subarray(position, position + into.length);
+        into.set(part);
+        return part.length;
+      },
+      write: async (bytes, position) => {
+        this.#call("write", path, life);
+        const taken = this.faults.take?.(bytes.length) ?? bytes.length;
+        inode.write(bytes.subarray(0, taken), position);
+        return taken;
+      },
+      truncate: async (sizeBytes) => {
+        this.#call("truncate", path, life);
+        inode.resize(sizeBytes);
+      },
+      sync: async () => {
+        this.#call("sync", path, life);
+        try {
+          await this.faults.sync?.(path);
+        } catch (error) {
+          inode.dirty.clear();
+          throw error;
+        }
+        if (life !== this.#life) throw new Error(`sync ${path} by a process that is dead`);
+        inode.flush(() => true, true);
+      },
+      close: async () => undefined,
+    };
+  }
+}
