@@ -12,18 +12,28 @@ const alias = [
   source("tooling-kafka", "tooling/kafka"),
 ];
 
-const project = (name: string, include: string[], testTimeout: number, fileParallelism: boolean) => ({
+interface Pace {
+  readonly testTimeout: number;
+  readonly fileParallelism: boolean;
+  readonly globalSetup?: string[];
+}
+
+const project = (name: string, include: string[], pace: Pace) => ({
   resolve: { alias },
-  test: { name, include, testTimeout, hookTimeout: 120_000, fileParallelism },
+  test: { name, include, hookTimeout: 120_000, ...pace },
 });
 
 export default defineConfig({
   test: {
     projects: [
       // No broker: runs in seconds.
-      project("unit", ["{packages,apps,tooling}/*/test/**/*.test.ts"], 30_000, true),
-      // Real brokers, one file after the other.
-      project("kafka", ["{packages,apps,tooling}/*/kafka-test/**/*.test.ts"], 120_000, false),
+      project("unit", ["{packages,apps,tooling}/*/test/**/*.test.ts"], { testTimeout: 30_000, fileParallelism: true }),
+      // Real brokers, one file after the other; `inject("kafkaBootstrap")` is the broker that they share.
+      project("kafka", ["{packages,apps,tooling}/*/kafka-test/**/*.test.ts"], {
+        testTimeout: 120_000,
+        fileParallelism: false,
+        globalSetup: ["tooling/kafka/src/vitest-global-setup.ts"],
+      }),
     ],
   },
 });

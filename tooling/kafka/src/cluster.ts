@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BrokerProcess, type KafkaBroker } from "./broker.js";
+import { type FaultProxy, startFaultProxy } from "./fault-proxy.js";
 import { Guard } from "./guard.js";
 import { kafkaClassPath } from "./jars.js";
 import { findJava } from "./java.js";
@@ -15,6 +16,8 @@ export interface StartKafkaOptions {
   readonly brokers?: 1 | 3;
   /** The version of `org.apache.kafka:kafka_2.13`. @default "4.1.1" */
   readonly version?: string;
+  /** Also puts a fault proxy in front of every broker. @default false */
+  readonly proxied?: boolean;
   /** Lines of `server.properties` for every broker; they win over the ones chosen here. */
   readonly settings?: Readonly<Record<string, string>>;
   /** Options of every broker's JVM; they win over the ones chosen here. */
@@ -27,6 +30,9 @@ export interface StartKafkaOptions {
 export interface KafkaCluster extends AsyncDisposable {
   /** `127.0.0.1:port`, of every broker, separated by commas. */
   readonly bootstrap: string;
+  /** The same brokers behind the fault proxy, when asked for. */
+  readonly proxiedBootstrap: string | undefined;
+  readonly faults: FaultProxy | undefined;
   readonly brokers: readonly KafkaBroker[];
   /** Kills every process and removes the data. Further calls do nothing. */
   close(): Promise<void>;
@@ -38,7 +44,14 @@ export interface KafkaCluster extends AsyncDisposable {
  * @throws Error saying what to install when Java or Maven is missing; with the end of a broker's log when it fails
  */
 export async function startKafka(options: StartKafkaOptions = {}): Promise<KafkaCluster> {
-  const { brokers: count = 1, version = DEFAULT_KAFKA_VERSION, settings = {}, jvmOptions = [], signal } = options;
+  const {
+    brokers: count = 1,
+    version = DEFAULT_KAFKA_VERSION,
+    proxied = false,
+    settings = {},
+    jvmOptions = [],
+    signal,
+  } = options;
   const java = await findJava(process.env);
   const classPath = await kafkaClassPath(version, { env: process.env, signal });
   const nodes = await chooseNodes(count);
@@ -50,12 +63,13 @@ export async function startKafka(options: StartKafkaOptions = {}): Promise<Kafka
     const brokers = await Promise.all(nodes.map((node) => BrokerProcess.prepare(node, launch, signal)));
     await Promise.all(brokers.map((broker) => broker.start({ signal })));
     await allKnown(nodes, signal);
-    return {
-      bootstrap: nodes.map(({ port }) => `127.0.0.1:${port}`).join(","),
-      brokers,
-      close: () => guard.close(),
-      [Symbol.asyncDispose]: () => guard.close(),
+    const bootstrap = nodes.map(({ port }) => `127.0.0.1:${port}`).join(",");
+    const faults = proxied ? await startFaultProxy({ bootstrap }) : undefined;
+    const close = async () => {
+      await faults?.close();
+      await guard.close();
     };
+    return { bootstrap, proxiedBootstrap: faults?.bootstrap, faults, brokers, close, [Symbol.asyncDispose]: close };
   } catch (error) {
     await guard.close();
     throw error;

@@ -101,6 +101,9 @@ export class WireWriter {
   }
 }
 
+/** Kafka's own limit of a request (`socket.request.max.bytes`). */
+const LARGEST_FRAME_BYTES = 100 * 1024 * 1024;
+
 /** Cuts a stream of bytes into the frames of the Kafka protocol: a size of four bytes, then that many bytes. */
 export class FrameSplitter {
   #pending: Buffer = Buffer.alloc(0);
@@ -110,7 +113,9 @@ export class FrameSplitter {
     this.#pending = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
     const frames: Buffer[] = [];
     while (this.#pending.length >= 4) {
-      const end = 4 + this.#pending.readInt32BE();
+      const sizeBytes = this.#pending.readUInt32BE();
+      if (sizeBytes > LARGEST_FRAME_BYTES) throw new Error(`a frame of ${sizeBytes} bytes is not Kafka's protocol`);
+      const end = 4 + sizeBytes;
       if (this.#pending.length < end) break;
       frames.push(this.#pending.subarray(4, end));
       this.#pending = this.#pending.subarray(end);
