@@ -1,0 +1,353 @@
+import type { Socket } from "node:net";
+import { KrabkaError } from "@krabka/core";
+import kafkajs, { type Kafka, type KafkaConfig } from "kafkajs";
+import { ALL_APIS, API_VERSIONS } from "./wire/api.js";
+import { ByteReader } from "./wire/byte-reader.js";
+import { type BrokerAddress, decodeApiVersions } from "./wire/cluster-requests.js";
+import { type Lane, UnansweredError, type Wire, type WireRequest } from "./wire-connection.js";
+
+// The only file that reaches below kafkajs's public API (2.2.4). It takes connections from it, with the caller's TLS,
+// SASL, socket factory and logging, and sends requests as bytes. Brokers, leaders and coordinators are tracked elsewhere:
+// kafkajs's own pool retries from 300 ms on and opens two sockets for two concurrent calls of `connect`.
+
+interface Encoded {
+  readonly buf: Buffer;
+  readonly buffer: Buffer;
+}
+
+interface KafkaJsRequest {
+  readonly request: {
+    readonly apiKey: number;
+    readonly apiVersion: number;
+    readonly apiName: string;
+    readonly encode: () => Promise<Encoded>;
+  };
+  readonly response: {
+    readonly decode: (payload: Buffer) => Promise<{ readonly payload: Buffer }>;
+    readonly parse: (decoded: { readonly payload: Buffer }) => Promise<Buffer>;
+  };
+  readonly requestTimeout: number;
+  readonly logResponseError: boolean;
+}
+
+interface KafkaJsConnection {
+  readonly socket?: Socket;
+  readonly requestQueue: { destroy(): void; scheduleCheckPendingRequests(): void };
+  isConnected(): boolean;
+  authenticate(): Promise<void>;
+  send(request: KafkaJsRequest): Promise<Buffer>;
+  rejectRequests(error: Error): void;
+  disconnect(): Promise<unknown>;
+}
+
+interface KafkaJsPool {
+  readonly host: string;
+  readonly port: number;
+  getConnection(index: number): Promise<KafkaJsConnection>;
+  setVersions(versions: Record<number, { minVersion: number; maxVersion: number }>): void;
+  setSupportAuthenticationProtocol(supported: boolean): void;
+}
+
+interface PoolBuilder {
+  build(destination?: { host: string; port: number; rack: string | null }): Promise<KafkaJsPool>;
+}
+
+const SASL_AUTHENTICATE_KEY = 36;
+const NO_ANSWER_AFTER_MS = 2 ** 31 - 1;
+
+const missing = (what: string): KrabkaError =>
+  new KrabkaError("UNSUPPORTED", `This kafkajs lacks ${what}; version 2.2.4 is wanted`);
+
+const requireMethods = (what: string, value: unknown, names: readonly string[]): void => {
+  for (const name of names) {
+    if (typeof (value as Record<string, unknown> | undefined)?.[name] !== "function") {
+      throw missing(`${what}.${name}()`);
+    }
+  }
+};
+
+/** @throws {KrabkaError} `UNSUPPORTED`, naming what this kafkajs lacks. */
+const poolBuilderOf = (kafka: Kafka): PoolBuilder => {
+  const symbol = Object.getOwnPropertySymbols(kafka).find(
+    ({ description }) => description === "private:Kafka:createCluster",
+  );
+  const createCluster = symbol && (kafka as unknown as Record<symbol, unknown>)[symbol];
+  if (typeof createCluster !== "function") throw missing("the private createCluster of Kafka");
+  const cluster = createCluster({ allowAutoTopicCreation: false }) as { connectionPoolBuilder?: PoolBuilder };
+  requireMethods("Cluster.connectionPoolBuilder", cluster.connectionPoolBuilder, ["build"]);
+  return cluster.connectionPoolBuilder as PoolBuilder;
+};
+
+const asKafka = (kafka: Kafka | KafkaConfig, requestTimeoutMs: number): Kafka => {
+  if (kafka instanceof kafkajs.Kafka) return kafka;
+  // A Kafka object of another copy of kafkajs has no class in common with this one.
+  if (typeof (kafka as Partial<Kafka>).producer === "function") return kafka as unknown as Kafka;
+  return new kafkajs.Kafka({ requestTimeout: requestTimeoutMs, ...(kafka as KafkaConfig) });
+};
+
+/** One connection that is opened when needed and thrown away when it fails. */
+class Channel {
+  readonly #builder: PoolBuilder;
+  readonly #destination: BrokerAddress | undefined;
+  #opening: Promise<KafkaJsConnection> | undefined;
+  #open: KafkaJsConnection | undefined;
+  #closed = false;
+  address: string;
+
+  constructor(builder: PoolBuilder, destination: BrokerAddress | undefined) {
+    this.#builder = builder;
+    this.#destination = destination;
+    this.address = destination === undefined ? "a broker of the configuration" : `${destination.host}:${destination.port}`;
+  }
+
+  get isOpen(): boolean {
+    return this.#open?.isConnected() === true;
+  }
+
+  async send(request: WireRequest): Promise<ByteReader> {
+    const startedAtMs = performance.now();
+    const connection = await this.#connection(request.timeoutMs);
+    return this.#sendOn(connection, {
+      ...request,
+      timeoutMs: Math.max(1, request.timeoutMs - (performance.now() - startedAtMs)),
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#discard(this.#open, new KrabkaError("CLOSED", "The transport was closed"));
+  }
+
+  #connection(timeoutMs: number): Promise<KafkaJsConnection> {
+    const open = this.#open;
+    if (open?.isConnected()) return Promise.resolve(open);
+    this.#opening ??= this.#connect(timeoutMs).finally(() => {
+      this.#opening = undefined;
+    });
+    return this.#opening;
+  }
+
+  async #connect(timeoutMs: number): Promise<KafkaJsConnection> {
+    this.#open = undefined;
+    let started: KafkaJsConnection | undefined;
+    try {
+      // A pool of its own for each connection: kafkajs keeps the rest of a cut response in a connection that it reopens.
+      const pool = await this.#builder.build(this.#destination && { ...this.#destination });
+      requireMethods("ConnectionPool", pool, ["getConnection", "setVersions", "setSupportAuthenticationProtocol"]);
+      this.address = `${pool.host}:${pool.port}`;
+      started = await pool.getConnection(0);
+      requireMethods("Connection", started, ["isConnected", "authenticate", "send", "rejectRequests", "disconnect"]);
+      requireMethods("Connection.requestQueue", started.requestQueue, ["destroy", "scheduleCheckPendingRequests"]);
+      if (started.socket === undefined) throw missing("Connection.socket");
+      this.#tune(started);
+      await this.#introduce(pool, started, timeoutMs);
+      if (this.#closed) throw new KrabkaError("CLOSED", "The transport was closed");
+      this.#open = started;
+      return started;
+    } catch (error) {
+      this.#discard(started, error instanceof Error ? error : new Error(String(error)));
+      if (KrabkaError.is(error)) throw error;
+      if (error instanceof Error && error.name === "KafkaJSSASLAuthenticationError") {
+        throw new KrabkaError("UNAUTHORIZED", `${this.address} refused the credentials`, { cause: error });
+      }
+      throw new UnansweredError(`No connection to ${this.address}`, false, error);
+    }
+  }
+
+  #tune(connection: KafkaJsConnection): void {
+    // Node leaves Nagle's algorithm on, which holds small requests back until the previous one is acknowledged.
+    connection.socket?.setNoDelay(true);
+    // Time limits are kept here; kafkajs's own is one per cluster and looks every 100 ms.
+    connection.requestQueue.destroy();
+    // Nothing is queued or throttled here, and each answer would set a timer with a negative delay.
+    connection.requestQueue.scheduleCheckPendingRequests = () => undefined;
+  }
+
+  async #introduce(pool: KafkaJsPool, connection: KafkaJsConnection, timeoutMs: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    // kafkajs waits for ever on a broker that is silent during the SASL exchange.
+    const expiry = new Promise<never>((_, reject) => {
+      const expire = (): void => reject(new UnansweredError(`${this.address} was silent for ${timeoutMs} ms`, false));
+      timer = setTimeout(expire, timeoutMs);
+    });
+    try {
+      await Promise.race([this.#authenticate(pool, connection, timeoutMs), expiry]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #authenticate(pool: KafkaJsPool, connection: KafkaJsConnection, timeoutMs: number): Promise<void> {
+    const answer = await this.#sendOn(connection, { api: API_VERSIONS, encode: () => Buffer.alloc(0), timeoutMs });
+    const { code, served } = decodeApiVersions(answer);
+    if (code !== 0) throw new UnansweredError(`${this.address} answered ApiVersions with code ${code}`, false);
+    for (const { name, key, version } of ALL_APIS) {
+      const range = served.get(key);
+      if (range === undefined || version < range.minVersion || version > range.maxVersion) {
+        const found = range === undefined ? "does not serve it" : `serves ${range.minVersion} to ${range.maxVersion}`;
+        throw new KrabkaError("UNSUPPORTED", `${name} version ${version} is wanted; ${this.address} ${found}`);
+      }
+    }
+    pool.setVersions(Object.fromEntries(served));
+    pool.setSupportAuthenticationProtocol(served.has(SASL_AUTHENTICATE_KEY));
+    await connection.authenticate();
+  }
+
+  async #sendOn(connection: KafkaJsConnection, { api, encode, timeoutMs }: WireRequest): Promise<ByteReader> {
+    let sent = false;
+    let thrown: { readonly error: unknown } | undefined;
+    const timer = setTimeout(() => {
+      this.#discard(connection, new UnansweredError(`${api.name} to ${this.address}: no answer`, sent));
+    }, timeoutMs);
+    try {
+      const payload = await connection.send({
+        request: {
+          apiKey: api.key,
+          apiVersion: api.version,
+          apiName: api.name,
+          encode: async () => {
+            let body: Uint8Array;
+            try {
+              body = encode();
+            } catch (error) {
+              thrown = { error };
+              throw error;
+            }
+            sent = true;
+            // The tagged fields of a flexible request header (none) stand between kafkajs's header and the body.
+            const bytes = api.flexible ? Buffer.concat([Buffer.alloc(1), body]) : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+            return { buf: bytes, buffer: bytes };
+          },
+        },
+        response: { decode: async (bytes) => ({ payload: bytes }), parse: async ({ payload: bytes }) => bytes },
+        requestTimeout: NO_ANSWER_AFTER_MS,
+        logResponseError: false,
+      });
+      const reader = new ByteReader(payload);
+      if (api.flexible) reader.tags();
+      return reader;
+    } catch (error) {
+      if (thrown !== undefined) throw thrown.error;
+      if (KrabkaError.is(error)) throw error;
+      throw new UnansweredError(`${api.name} to ${this.address}: no answer`, sent, error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #discard(connection: KafkaJsConnection | undefined, reason: Error): void {
+    if (connection === undefined) return;
+    if (this.#open === connection) this.#open = undefined;
+    connection.rejectRequests(reason);
+    connection.disconnect().catch(() => undefined);
+    connection.socket?.destroy();
+  }
+}
+
+class Node {
+  readonly #channels = new Map<Lane, Channel>();
+  readonly #builder: PoolBuilder;
+  readonly address: BrokerAddress;
+
+  constructor(builder: PoolBuilder, address: BrokerAddress) {
+    this.#builder = builder;
+    this.address = address;
+  }
+
+  lane(lane: Lane): Channel {
+    let channel = this.#channels.get(lane);
+    if (channel === undefined) {
+      channel = new Channel(this.#builder, this.address);
+      this.#channels.set(lane, channel);
+    }
+    return channel;
+  }
+
+  close(): void {
+    for (const channel of this.#channels.values()) channel.close();
+  }
+}
+
+class KafkaJsWire implements Wire {
+  readonly #builder: PoolBuilder;
+  readonly #nodes = new Map<number, Node>();
+  #seed: Channel;
+  #tried: string[] = [];
+  #closed = false;
+
+  constructor(builder: PoolBuilder) {
+    this.#builder = builder;
+    this.#seed = new Channel(builder, undefined);
+  }
+
+  get tried(): readonly string[] {
+    return this.#tried;
+  }
+
+  async request(nodeId: number, lane: Lane, request: WireRequest): Promise<ByteReader> {
+    this.#refuseClosed();
+    const node = this.#nodes.get(nodeId);
+    if (node === undefined) throw new UnansweredError(`Broker ${nodeId} is not known`, false);
+    return node.lane(lane).send(request);
+  }
+
+  async requestAny(request: WireRequest): Promise<ByteReader> {
+    this.#refuseClosed();
+    const known = [...this.#nodes.values()].map((node) => node.lane("write"));
+    const candidates = [...known.filter(({ isOpen }) => isOpen), ...known.filter(({ isOpen }) => !isOpen)];
+    this.#tried = [];
+    for (const channel of candidates) {
+      try {
+        return await channel.send(request);
+      } catch (error) {
+        if (!(error instanceof UnansweredError)) throw error;
+        this.#tried.push(channel.address);
+      }
+    }
+    this.#refuseClosed();
+    const seed = this.#seed;
+    try {
+      return await seed.send(request);
+    } catch (error) {
+      this.#tried.push(seed.address);
+      seed.close();
+      // The pool builder goes round the configured brokers, so the next attempt is at another one.
+      if (!this.#closed) this.#seed = new Channel(this.#builder, undefined);
+      throw error;
+    }
+  }
+
+  learn(brokers: readonly BrokerAddress[]): void {
+    if (this.#closed || brokers.length === 0) return;
+    const listed = new Set(brokers.map(({ nodeId }) => nodeId));
+    for (const [nodeId, node] of this.#nodes) {
+      if (listed.has(nodeId)) continue;
+      node.close();
+      this.#nodes.delete(nodeId);
+    }
+    for (const broker of brokers) {
+      const known = this.#nodes.get(broker.nodeId);
+      if (known?.address.host === broker.host && known.address.port === broker.port) continue;
+      known?.close();
+      this.#nodes.set(broker.nodeId, new Node(this.#builder, broker));
+    }
+    // The configured address was only needed to find the brokers.
+    this.#seed.close();
+    this.#seed = new Channel(this.#builder, undefined);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#seed.close();
+    for (const node of this.#nodes.values()) node.close();
+    this.#nodes.clear();
+  }
+
+  #refuseClosed(): void {
+    if (this.#closed) throw new KrabkaError("CLOSED", "The transport was closed");
+  }
+}
+
+/** @throws {KrabkaError} `UNSUPPORTED` when this is not the kafkajs that this file was written for. */
+export const openWire = (kafka: Kafka | KafkaConfig, requestTimeoutMs: number): Wire =>
+  new KafkaJsWire(poolBuilderOf(asKafka(kafka, requestTimeoutMs)));

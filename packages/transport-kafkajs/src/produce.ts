@@ -1,0 +1,119 @@
+import type { ClusterMap } from "./cluster-map.js";
+import { Backoff, type Deadline } from "./deadline.js";
+import { errorOf, meaningOf, NONE } from "./error-codes.js";
+import { endsAtOnce, exchange } from "./exchange.js";
+import { PRODUCE } from "./wire/api.js";
+import { decodeProduce, encodeProduce, type ProduceAnswer, type ProducePartition } from "./wire/log-requests.js";
+
+/** What became of one batch. */
+export type Produced =
+  | { readonly status: "written"; readonly baseOffset: bigint; readonly appendedAtMs: number | undefined }
+  /** Refused with `code`; `doubtful` when an earlier attempt may have been written nevertheless. */
+  | { readonly status: "refused"; readonly code: number; readonly error: Error; readonly doubtful: boolean }
+  /** The call ended first. Not `doubtful`: nothing was written. */
+  | { readonly status: "ended"; readonly error: Error; readonly doubtful: boolean };
+
+export interface ProducedAll {
+  /** One for each batch, in order. */
+  readonly results: readonly Produced[];
+  /** A request was sent and not answered: it may still arrive. */
+  readonly lost: boolean;
+}
+
+export interface ProduceOptions {
+  readonly transactionalId: string | null;
+  /** Whether a batch may be sent again after an attempt that may have been written; true where sequence numbers guard. */
+  readonly repeatable: boolean;
+}
+
+interface Pending {
+  readonly index: number;
+  readonly batch: ProducePartition;
+  doubtful: boolean;
+  last: Error | undefined;
+}
+
+const written = ({ baseOffset, logAppendTimeMs }: ProduceAnswer): Produced => ({
+  status: "written",
+  baseOffset,
+  appendedAtMs: logAppendTimeMs >= 0 ? logAppendTimeMs : undefined,
+});
+
+/** Writes one batch for each partition, all leaders at once, until each is settled or the call ends. Never rejects. */
+export async function produceAll(
+  map: ClusterMap,
+  batches: readonly ProducePartition[],
+  options: ProduceOptions,
+  deadline: Deadline,
+): Promise<ProducedAll> {
+  const results: Produced[] = new Array(batches.length);
+  const backoff = new Backoff(5, 100);
+  let lost = false;
+  let pending: Pending[] = batches.map((batch, index) => ({ index, batch, doubtful: false, last: undefined }));
+
+  const settle = (entry: Pending, answer: ProduceAnswer | undefined): boolean => {
+    if (answer?.code === NONE) {
+      results[entry.index] = written(answer);
+      return true;
+    }
+    const code = answer?.code ?? -1;
+    const error = errorOf(code, `Writing to ${entry.batch.topic}-${entry.batch.partition}`, answer?.message);
+    const meaning = meaningOf(code);
+    if (meaning === "moved" || meaning === "doubtful") map.forgetTopic(entry.batch.topic);
+    entry.last = error;
+    if (meaning === "doubtful" || meaning === "unknown") entry.doubtful = true;
+    const again = meaning === "moved" || meaning === "busy" || (meaning === "doubtful" && options.repeatable);
+    if (!again) results[entry.index] = { status: "refused", code, error, doubtful: entry.doubtful };
+    return !again;
+  };
+
+  const send = async (nodeId: number, group: readonly Pending[]): Promise<Pending[]> => {
+    const timeoutMs = Math.ceil(Math.max(1, Math.min(map.requestTimeoutMs, deadline.remainingMs)));
+    const request = {
+      api: PRODUCE,
+      encode: () =>
+        encodeProduce(
+          options.transactionalId,
+          timeoutMs,
+          group.map(({ batch }) => batch),
+        ),
+      decode: decodeProduce,
+    };
+    const exchanged = await exchange(map, nodeId, "write", request, deadline);
+    if (exchanged.answered) {
+      const answerFor = ({ batch }: Pending): ProduceAnswer | undefined =>
+        exchanged.answer.find(({ topic, partition }) => topic === batch.topic && partition === batch.partition);
+      return group.filter((entry) => !settle(entry, answerFor(entry)));
+    }
+    lost ||= exchanged.sent;
+    return group.filter((entry) => {
+      entry.last = exchanged.error;
+      entry.doubtful ||= exchanged.sent;
+      map.forgetTopic(entry.batch.topic);
+      const again = !endsAtOnce(exchanged.error) && (options.repeatable || !exchanged.sent);
+      if (!again) results[entry.index] = { status: "ended", error: exchanged.error, doubtful: entry.doubtful };
+      return again;
+    });
+  };
+
+  for (;;) {
+    try {
+      const groups = new Map<number, Pending[]>();
+      for (const entry of pending) {
+        const { nodeId } = await map.leaderOf(entry.batch.topic, entry.batch.partition, deadline);
+        const group = groups.get(nodeId);
+        if (group === undefined) groups.set(nodeId, [entry]);
+        else group.push(entry);
+      }
+      pending = (await Promise.all([...groups].map(([nodeId, group]) => send(nodeId, group)))).flat();
+      if (pending.length === 0) return { results, lost };
+      await deadline.pause(backoff.next());
+    } catch (thrown) {
+      const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+      for (const entry of pending) {
+        results[entry.index] = { status: "ended", error: entry.last ?? error, doubtful: entry.doubtful };
+      }
+      return { results, lost };
+    }
+  }
+}

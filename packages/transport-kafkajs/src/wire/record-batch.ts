@@ -1,0 +1,215 @@
+import type { RawRecord } from "@krabka/core";
+import { ByteReader, WireFormatError } from "./byte-reader.js";
+import { ByteWriter } from "./byte-writer.js";
+import { crc32c } from "./crc32c.js";
+
+// Record batch, magic 2 (KIP-98): fixed header, then records with varint fields relative to it.
+const HEADER_BYTES = 61;
+const LENGTH_AT = 8;
+const CRC_AT = 17;
+const ATTRIBUTES_AT = 21;
+const MAGIC = 2;
+
+const COMPRESSION_MASK = 0x07;
+const LOG_APPEND_TIME = 0x08;
+const TRANSACTIONAL = 0x10;
+const CONTROL = 0x20;
+
+/** `producerId: -1n` is an ordinary producer without idempotence. */
+export interface BatchIdentity {
+  readonly producerId: bigint;
+  readonly epoch: number;
+  readonly baseSequence: number;
+  readonly transactional: boolean;
+}
+
+export const ORDINARY_PRODUCER: BatchIdentity = {
+  producerId: -1n,
+  epoch: -1,
+  baseSequence: -1,
+  transactional: false,
+};
+
+export interface TimedRecord extends RawRecord {
+  readonly timestampMs: number;
+}
+
+const writeNullable = (to: ByteWriter, bytes: Uint8Array | null): void => {
+  if (bytes === null) to.varint(-1);
+  else to.varint(bytes.length).raw(bytes);
+};
+
+const writeRecord = (to: ByteWriter, body: ByteWriter): void => {
+  to.varint(body.length).raw(body.bytes);
+};
+
+/** Encodes at least one record as one uncompressed batch. */
+export function encodeBatch(records: readonly TimedRecord[], identity: BatchIdentity): Buffer {
+  const first = records[0];
+  if (first === undefined) throw new RangeError("A batch holds at least one record; got none");
+  const firstAtMs = first.timestampMs;
+  const newestAtMs = records.reduce((newest, { timestampMs }) => Math.max(newest, timestampMs), firstAtMs);
+  const batch = new ByteWriter(512);
+  batch
+    .int64(0n)
+    .int32(0)
+    .int32(-1)
+    .int8(MAGIC)
+    .uint32(0)
+    .int16(identity.transactional ? TRANSACTIONAL : 0)
+    .int32(records.length - 1)
+    .int64(BigInt(firstAtMs))
+    .int64(BigInt(newestAtMs))
+    .int64(identity.producerId)
+    .int16(identity.epoch)
+    .int32(identity.baseSequence)
+    .int32(records.length);
+  records.forEach((record, index) => {
+    const body = new ByteWriter(128);
+    body
+      .int8(0)
+      .varlong(BigInt(record.timestampMs - firstAtMs))
+      .varint(index);
+    writeNullable(body, record.key);
+    writeNullable(body, record.value);
+    body.varint(record.headers.length);
+    for (const { key, value } of record.headers) {
+      const name = Buffer.from(key, "utf8");
+      body.varint(name.length).raw(name);
+      writeNullable(body, value);
+    }
+    writeRecord(batch, body);
+  });
+  const bytes = batch.bytes;
+  bytes.writeInt32BE(bytes.length - LENGTH_AT - 4, LENGTH_AT);
+  bytes.writeUInt32BE(crc32c(bytes.subarray(ATTRIBUTES_AT)), CRC_AT);
+  return bytes;
+}
+
+export interface FetchedRecord extends RawRecord {
+  readonly offset: bigint;
+  readonly timestampMs: number;
+}
+
+/** What a batch of the log says. */
+export type BatchContent =
+  | { readonly kind: "records"; readonly records: readonly FetchedRecord[] }
+  | { readonly kind: "marker"; readonly committed: boolean }
+  /** A control batch of another kind, such as a leader change. */
+  | { readonly kind: "other-control" }
+  | { readonly kind: "malformed"; readonly error: Error };
+
+export interface FetchedBatch {
+  readonly baseOffset: bigint;
+  readonly lastOffset: bigint;
+  readonly leaderEpoch: number;
+  readonly producerId: bigint;
+  readonly transactional: boolean;
+  /** The topic stamps records itself, so their timestamps are the log's own clock. */
+  readonly stampedByLog: boolean;
+  readonly content: BatchContent;
+}
+
+/** Decompresses the records of a batch; `codec` is the number in the batch's attributes. */
+export type Decompress = (codec: number, bytes: Buffer) => Promise<Buffer>;
+
+const asError = (thrown: unknown): Error => (thrown instanceof Error ? thrown : new Error(String(thrown)));
+
+/** Reads whole batches; a batch that is cut at the end, as brokers send it, is left out. */
+export async function decodeBatches(bytes: Buffer, decompress: Decompress): Promise<FetchedBatch[]> {
+  const batches: FetchedBatch[] = [];
+  let at = 0;
+  while (at + LENGTH_AT + 4 <= bytes.length) {
+    const size = LENGTH_AT + 4 + bytes.readInt32BE(at + LENGTH_AT);
+    if (size <= LENGTH_AT + 4 || at + size > bytes.length) break;
+    batches.push(await decodeBatch(bytes.subarray(at, at + size), decompress));
+    at += size;
+  }
+  return batches;
+}
+
+const decodeBatch = async (bytes: Buffer, decompress: Decompress): Promise<FetchedBatch> => {
+  const baseOffset = bytes.readBigInt64BE(0);
+  const magic = bytes.length > 16 ? bytes.readInt8(16) : -1;
+  if (magic !== MAGIC || bytes.length < HEADER_BYTES) {
+    const error = new WireFormatError(`A batch of format ${magic} at offset ${baseOffset}; format 2 is read`);
+    return {
+      baseOffset,
+      lastOffset: baseOffset,
+      leaderEpoch: -1,
+      producerId: -1n,
+      transactional: false,
+      stampedByLog: false,
+      content: { kind: "malformed", error },
+    };
+  }
+  const attributes = bytes.readInt16BE(ATTRIBUTES_AT);
+  const stampedByLog = (attributes & LOG_APPEND_TIME) !== 0;
+  const head = {
+    baseOffset,
+    lastOffset: baseOffset + BigInt(bytes.readInt32BE(23)),
+    leaderEpoch: bytes.readInt32BE(12),
+    producerId: bytes.readBigInt64BE(43),
+    transactional: (attributes & TRANSACTIONAL) !== 0,
+    stampedByLog,
+  };
+  try {
+    if (bytes.readUInt32BE(CRC_AT) !== crc32c(bytes.subarray(ATTRIBUTES_AT))) {
+      throw new WireFormatError(`The batch at offset ${baseOffset} does not match its checksum`);
+    }
+    const codec = attributes & COMPRESSION_MASK;
+    const body = bytes.subarray(HEADER_BYTES);
+    const plain = codec === 0 ? body : await decompress(codec, body);
+    const clock = {
+      firstAtMs: bytes.readBigInt64BE(27),
+      logAtMs: stampedByLog ? bytes.readBigInt64BE(35) : undefined,
+    };
+    const records = decodeRecords(plain, bytes.readInt32BE(57), baseOffset, clock);
+    const content =
+      (attributes & CONTROL) !== 0 ? decodeControl(records) : ({ kind: "records", records } as const);
+    return { ...head, content };
+  } catch (thrown) {
+    return { ...head, content: { kind: "malformed", error: asError(thrown) } };
+  }
+};
+
+const readNullable = (from: ByteReader): Buffer | null => {
+  const length = from.varint();
+  return length < 0 ? null : from.raw(length);
+};
+
+const decodeRecords = (
+  bytes: Buffer,
+  count: number,
+  baseOffset: bigint,
+  clock: { readonly firstAtMs: bigint; readonly logAtMs: bigint | undefined },
+): FetchedRecord[] => {
+  const from = new ByteReader(bytes);
+  const records: FetchedRecord[] = [];
+  for (let i = 0; i < count; i++) {
+    const end = from.varint() + from.position;
+    from.int8();
+    const atMs = clock.firstAtMs + from.varlong();
+    const offset = baseOffset + BigInt(from.varint());
+    const key = readNullable(from);
+    const value = readNullable(from);
+    const headers: { key: string; value: Uint8Array }[] = [];
+    for (let h = from.varint(); h > 0; h--) {
+      const name = readNullable(from)?.toString("utf8") ?? "";
+      headers.push({ key: name, value: readNullable(from) ?? Buffer.alloc(0) });
+    }
+    if (from.position !== end) {
+      throw new WireFormatError(`The record at offset ${offset} ends at byte ${from.position}; ${end} is stated`);
+    }
+    records.push({ offset, timestampMs: Number(clock.logAtMs ?? atMs), key, value, headers });
+  }
+  return records;
+};
+
+const decodeControl = (records: readonly FetchedRecord[]): BatchContent => {
+  const key = records[0]?.key;
+  // A cleaned control batch may be empty: it ends nothing that is still held.
+  if (key === null || key === undefined || key.length < 4) return { kind: "other-control" };
+  const type = new ByteReader(key, 2).int16();
+  return type === 0 || type === 1 ? { kind: "marker", committed: type === 1 } : { kind: "other-control" };
+};
