@@ -1,4 +1,4 @@
-import { MAX_INT64, MIN_INT64 } from "./fencing-token.js";
+import { MAX_INT64 } from "./fencing-token.js";
 import type { LeaseConfig } from "./lease-config.js";
 import type { MemberId } from "./names.js";
 import type { RoleState } from "./role-state.js";
@@ -19,7 +19,8 @@ export type Decision =
 
 const NOT_REGISTERED: Decision = { kind: "NOT_REGISTERED" };
 
-const saturated = (sum: bigint): bigint => (sum > MAX_INT64 ? MAX_INT64 : sum < MIN_INT64 ? MIN_INT64 : sum);
+/** Nothing is ever subtracted from an instant, so only the upper bound of int64 can be passed. */
+const saturated = (sum: bigint): bigint => (sum > MAX_INT64 ? MAX_INT64 : sum);
 
 /**
  * Decides by the state alone, without I/O.

@@ -73,8 +73,7 @@ export function decodeUtf8(bytes: Uint8Array, start = 0, end = bytes.length): st
       at += 1;
       continue;
     }
-    const size =
-      lead >= 0xc2 && lead <= 0xdf ? 2 : lead >= 0xe0 && lead <= 0xef ? 3 : lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
+    const size = lead < 0xc0 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf8 ? 4 : 0;
     if (size === 0 || at + size > end) throw malformed(at);
     let code = lead & (0xff >> (size + 1));
     for (let i = 1; i < size; i++) {

@@ -168,6 +168,15 @@ describe("bytes from elsewhere", () => {
     }
   });
 
+  it("are malformed where a name's length is negative or over 249, and the length is named", () => {
+    const key = (length: number) => Uint8Array.of(0, 0, 0, 1, (length >> 8) & 0xff, length & 0xff);
+    for (const length of [-1, -2, -32768, 250, 32767]) {
+      expect(() => decodeEntry({ key: key(length), value: null, headers: [] })).toThrow(
+        malformed(new RegExp(`a name of ${length} bytes; 0 to 249`)),
+      );
+    }
+  });
+
   it("are malformed without a key", () => {
     expect(() => decodeEntry({ key: null, value: null, headers: [] })).toThrow(malformed(/^key: null$/));
   });
