@@ -1,4 +1,5 @@
 import type { AbortSignalLike, Clock, ProducerPair, RawRecord, ReadRecord } from "@krabka/core";
+import { type Deferred, deferred } from "../deferred.js";
 import { TransactionCoordinator } from "./coordinator.js";
 import { type FakeCall, Faults } from "./faults.js";
 import { PartitionLog } from "./partition-log.js";
@@ -43,6 +44,12 @@ interface Topic {
   readonly partitions: { readonly log: PartitionLog; leader: number }[];
 }
 
+/** A request that was not answered yet. */
+interface Flight {
+  readonly clientId: string;
+  readonly cut: Deferred<never>;
+}
+
 interface Broker {
   alive: boolean;
   nextId: bigint;
@@ -73,6 +80,7 @@ export class FakeCluster {
   readonly #topics = new Map<string, Topic>();
   readonly #coordinator: TransactionCoordinator;
   readonly #coordinatorOf = new Map<string, number>();
+  readonly #flights = new Set<Flight>();
   #nextBlock: bigint;
 
   constructor(options: FakeClusterOptions) {
@@ -129,16 +137,22 @@ export class FakeCluster {
 
   /** Sends a request to a broker. @throws {ConnectionLostError} when the connection breaks on the way there or back */
   async send<A extends ApiName>(call: FakeCall<A>, signal?: AbortSignalLike): Promise<Answer<A>> {
-    const plan = this.faults.planFor(call);
-    await this.#travel();
-    await plan?.before();
-    if (!this.#brokers[call.broker]?.alive) throw new ConnectionLostError(`Broker ${call.broker} is down`);
-    this.requests.push(call);
-    const answer: Answer<A> =
-      plan?.errorCode === undefined ? await this.#execute(call, signal) : refuse(plan.errorCode);
-    await plan?.after();
-    await this.#travel();
-    return answer;
+    const flight: Flight = { clientId: call.clientId, cut: deferred<never>() };
+    flight.cut.promise.catch(() => {});
+    this.#flights.add(flight);
+    try {
+      return await Promise.race([flight.cut.promise, this.#deliver(call, signal)]);
+    } finally {
+      this.#flights.delete(flight);
+    }
+  }
+
+  /** Breaks the connections of one client: what it has sent may or may not be executed, and no answer comes. */
+  cutConnections(clientId: string): void {
+    for (const flight of this.#flights) {
+      if (flight.clientId !== clientId) continue;
+      flight.cut.reject(new ConnectionLostError(`The connections of ${JSON.stringify(clientId)} were cut`));
+    }
   }
 
   /** The broker that coordinates a transactional id. */
@@ -257,6 +271,19 @@ export class FakeCluster {
   close(): void {
     this.faults.clear();
     this.#coordinator.close();
+  }
+
+  async #deliver<A extends ApiName>(call: FakeCall<A>, signal: AbortSignalLike | undefined): Promise<Answer<A>> {
+    const plan = this.faults.planFor(call);
+    await this.#travel();
+    await plan?.before();
+    if (!this.#brokers[call.broker]?.alive) throw new ConnectionLostError(`Broker ${call.broker} is down`);
+    this.requests.push(call);
+    const answer: Answer<A> =
+      plan?.errorCode === undefined ? await this.#execute(call, signal) : refuse(plan.errorCode);
+    await plan?.after();
+    await this.#travel();
+    return answer;
   }
 
   async #travel(): Promise<void> {
