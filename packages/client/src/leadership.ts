@@ -1,9 +1,8 @@
 import { FencedError, type FencingToken, KrabkaError, MemberId, type RecordPosition, type Role } from "@krabka/core";
 import type { Logger } from "./events.js";
 import type { GuardedWriter } from "./guarded-writer.js";
-import { LeadershipStatus } from "./leadership-status.js";
 import { Limit, type LimitOptions } from "./limits.js";
-import { Loss } from "./loss.js";
+import type { Loss } from "./loss.js";
 import type { Tenancy } from "./tenancy.js";
 import type { WriteRecord } from "./write.js";
 
@@ -144,17 +143,9 @@ export class Leadership implements AsyncDisposable {
    */
   async verify(options: LimitOptions = {}): Promise<boolean> {
     if (!this.isLeader) return false;
-    const { transport, clock, token, who } = this.#tenancy;
-    const limit = new Limit(clock, "verify", options);
+    const limit = new Limit(this.#tenancy.clock, "verify", options);
     try {
-      const answer = await transport.describe(this.role, { signal: limit.signal, timeoutMs: limit.restMs });
-      const status = new LeadershipStatus(this.role, answer.pair, answer.transactionState);
-      // An answer about a token that was replaced meanwhile says nothing.
-      if (!status.isAuthoritative(token) && this.#tenancy.token === token && !this.#tenancy.reign.session.mustRemint) {
-        const named = answer.pair === undefined ? "nobody" : `${answer.pair.producerId}:${answer.pair.epoch}`;
-        this.#tenancy.lose(Loss.fenced(who, new Error(`The coordinator names ${named}`)));
-      }
-      return this.isLeader;
+      return await this.#tenancy.verify({ signal: limit.signal, timeoutMs: limit.restMs });
     } finally {
       limit.dispose();
     }

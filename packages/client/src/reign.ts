@@ -83,8 +83,8 @@ export class Reign {
   /** @throws like `grant` */
   async renew(token: FencingToken, options: CallOptions): Promise<Tenure> {
     const sinceMs = this.#clock.monotonicMs();
-    const idleMs = sinceMs - this.#transactionAtMs;
-    await this.#write([this.#lease(token.term)], options, idleMs >= TRANSACTION_EVERY_MS);
+    const idleTooLong = sinceMs - this.#transactionAtMs >= TRANSACTION_EVERY_MS;
+    await this.#write([this.#lease(token.term)], options, !this.#appends || idleTooLong);
     return { token, sinceMs };
   }
 

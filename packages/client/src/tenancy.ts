@@ -247,6 +247,34 @@ export class Tenancy {
         this.reign.renew(this.token, options),
       );
     publish("krabka.renewed", { ...this.who, durationMs: this.clock.monotonicMs() - startedAtMs });
+    if (this.transport.capabilities.fencedAppend.supported) void this.#checkOwnPair();
+  }
+
+  /**
+   * Whoever minted without writing to the partition (a rival just before its grant, an admin's tool) stops this leader's
+   * transactions but not its appends. So with each renewal the coordinator is asked, or the role would be held by a
+   * leader that cannot write.
+   */
+  async #checkOwnPair(): Promise<void> {
+    try {
+      await this.verify({ timeoutMs: this.callMs(this.#config.renewMs) });
+    } catch (error) {
+      const { role, member } = this.registrar;
+      this.#logger.debug({ role, member, err: error }, "the coordinator could not be asked");
+    }
+  }
+
+  /** Asks the coordinator for the role's pair; if it is another one, the leadership is lost. */
+  async verify(options: CallOptions): Promise<boolean> {
+    const { pair } = this.reign.session;
+    const answer = await this.transport.describe(this.registrar.role, options);
+    // An answer about a pair that was replaced meanwhile says nothing.
+    if (!samePair(pair, this.reign.session.pair) || this.reign.session.mustRemint) return this.isLeader;
+    if (answer.pair === undefined || !samePair(answer.pair, pair)) {
+      const named = answer.pair === undefined ? "nobody" : `${answer.pair.producerId}:${answer.pair.epoch}`;
+      this.lose(Loss.fenced(this.who, new Error(`The coordinator names ${named}`)));
+    }
+    return this.isLeader;
   }
 
   async #guarded(options: CallOptions, write: (options: CallOptions) => Promise<Tenure>): Promise<void> {
