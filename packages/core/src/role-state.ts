@@ -25,10 +25,16 @@ export interface HeldLease {
 
 type LeaseRecord = Extract<CoordinationRecord, { kind: "lease" }>;
 
-/** All that is remembered of one producer id: its newest epoch, that epoch's term, and its newest record. */
+/**
+ * All that is remembered of one producer id: the newest epoch, what its records say of their term, and the newest of them.
+ *
+ * The term is the highest that a record states. Where none does, as in a grant and with other implementations, it is the
+ * offset of the pair's first record.
+ */
 interface Reign {
   readonly pair: ProducerPair;
-  readonly term: bigint;
+  readonly statedTerm: bigint | undefined;
+  readonly firstOffset: bigint;
   readonly record: LeaseRecord;
 }
 
@@ -150,16 +156,27 @@ const rosterEntryOf = (
     : undefined;
 
 /** A term is the offset of an earlier record. One ahead of its own record is left from a topic that was created anew. */
-const termOf = ({ term, offset }: LeaseRecord): bigint => (term !== undefined && term < offset ? term : offset);
+const statedTermOf = ({ term, offset }: LeaseRecord): bigint | undefined =>
+  term !== undefined && term < offset ? term : undefined;
 
 const reignAfter = (known: Reign | undefined, record: LeaseRecord): Reign => {
-  const term = termOf(record);
-  if (known === undefined || record.pair.epoch > known.pair.epoch) return { pair: record.pair, term, record };
-  if (record.pair.epoch < known.pair.epoch) return known;
-  const lowest = term < known.term ? term : known.term;
-  const newest = record.offset > known.record.offset ? record : known.record;
-  return lowest === known.term && newest === known.record ? known : { pair: known.pair, term: lowest, record: newest };
+  const { pair, offset } = record;
+  const statedTerm = statedTermOf(record);
+  if (known === undefined || pair.epoch > known.pair.epoch) return { pair, statedTerm, firstOffset: offset, record };
+  if (pair.epoch < known.pair.epoch) return known;
+  const isNewest = offset > known.record.offset;
+  const isFirst = offset < known.firstOffset;
+  const isHigher = statedTerm !== undefined && (known.statedTerm === undefined || statedTerm > known.statedTerm);
+  if (!isNewest && !isFirst && !isHigher) return known;
+  return {
+    pair,
+    statedTerm: isHigher ? statedTerm : known.statedTerm,
+    firstOffset: isFirst ? offset : known.firstOffset,
+    record: isNewest ? record : known.record,
+  };
 };
+
+const termOf = ({ statedTerm, firstOffset }: Reign): bigint => statedTerm ?? firstOffset;
 
 const rosterOf = (members: ReadonlyMap<MemberId, Entry>): readonly RosterEntry[] => {
   const roster: RosterEntry[] = [];
@@ -169,18 +186,17 @@ const rosterOf = (members: ReadonlyMap<MemberId, Entry>): readonly RosterEntry[]
 
 const leaseOf = (reigns: ReadonlyMap<bigint, Reign>, leaseRemovedAt: bigint): HeldLease | undefined => {
   let latest: Reign | undefined;
+  let term = -1n;
   for (const reign of reigns.values()) {
-    if (
-      latest === undefined ||
-      reign.term > latest.term ||
-      (reign.term === latest.term && reign.record.offset > latest.record.offset)
-    ) {
+    const its = termOf(reign);
+    if (latest === undefined || its > term || (its === term && reign.record.offset > latest.record.offset)) {
       latest = reign;
+      term = its;
     }
   }
   // A tombstone removes the latest reign's lease; it does not bring back an older reign that wrote after it.
   if (latest === undefined || latest.record.offset <= leaseRemovedAt) return undefined;
-  const { record, pair, term } = latest;
+  const { record, pair } = latest;
   return {
     member: record.member,
     token: FencingToken.of({ term, ...pair }),

@@ -36,6 +36,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("rotate" as const), pick: PICK }) },
   { weight: 4, arbitrary: fc.record({ kind: fc.constant("grant" as const), pick: PICK }) },
   { weight: 6, arbitrary: fc.record({ kind: fc.constant("renew" as const), pick: PICK }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant("overtake" as const), pick: PICK }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("remove-lease" as const), pick: PICK }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("other-role" as const), pick: PICK }) },
 );
@@ -44,7 +45,8 @@ const step = fc.oneof(
  * Plays random steps against a coordinator that mints and a partition that fences by producer id, and writes down the log
  * and the truth. The truth is kept by the player, not derived from the records: it knows who was granted last.
  *
- * - A grant is written only by a session whose pair the coordinator still names.
+ * - A grant is written by a session whose pair the coordinator still names. A stale one, by a session of a left id that
+ *   was slow, may slip in after the leader's; then the leader takes a new epoch of its own pair and grants anew.
  * - Any session that was ever granted may renew at any time, however late; the partition accepts it unless it has seen a
  *   newer epoch of that id. So zombies of a left id stay able to write.
  * - A rotation leaves for an id that was never used and may be lower, since ids come in blocks per broker.
@@ -124,6 +126,14 @@ export const history = (options: { readonly foreign: boolean; readonly removals:
         if (session === undefined || session.pair !== current || session.term !== undefined) continue;
         leader = session;
         session.term = writeLease(session, pick, undefined);
+      } else if (kind === "overtake") {
+        const late = sessions.find(({ term, pair }) => term === undefined && pair.producerId !== current.producerId);
+        if (late === undefined || leader === undefined || leader.pair !== current) continue;
+        late.term = writeLease(late, pick, undefined);
+        current = { producerId: current.producerId, epoch: current.epoch + 1 };
+        leader = { ...leader, pair: current, term: undefined };
+        sessions.push(leader);
+        leader.term = writeLease(leader, pick, undefined);
       } else if (kind === "renew") {
         const granted = sessions.filter((session) => session.term !== undefined);
         // Half of the time the leader, otherwise anyone who ever was.

@@ -270,11 +270,17 @@ describe("the lease", () => {
     expect(holder(lease(40n, A, [1n, 5]), lease(45n, A, [1n, 5], 40n), lease(46n, B, [1n, 6]))).toBe("b 46:1:6 @46");
   });
 
-  it("goes back to a holder that was overtaken by a stale grant only by a grant under a new pair", () => {
+  it("goes back to a holder that was overtaken by a stale grant once it grants anew under a new epoch", () => {
     const overtaken = [lease(40n, B, [1003n, 0]), lease(41n, A, [2001n, 5])];
     expect(holder(...overtaken)).toBe("a 41:2001:5 @41");
-    expect(holder(...overtaken, lease(42n, B, [1003n, 0]))).toBe("a 41:2001:5 @41");
     expect(holder(...overtaken, lease(42n, B, [1003n, 1]))).toBe("b 42:1003:1 @42");
+  });
+
+  it("takes a second record without a term under one pair for a renewal, until a record states another term", () => {
+    const overtaken = [lease(40n, B, [1003n, 0]), lease(41n, A, [2001n, 5]), lease(42n, B, [1003n, 0])];
+    expect(holder(...overtaken)).toBe("a 41:2001:5 @41");
+    expect(holder(...overtaken, lease(43n, B, [1003n, 0], 42n))).toBe("b 42:1003:0 @43");
+    expect(holder(...overtaken, lease(43n, B, [1003n, 0], 42n), lease(44n, B, [1003n, 0]))).toBe("b 42:1003:0 @44");
   });
 
   it("may name another member under the holder's own token: a transfer", () => {
@@ -292,6 +298,7 @@ describe("the lease", () => {
   it("takes no term ahead of its own record, as one left from a topic that was created anew", () => {
     expect(holder(lease(3n, A, [1n, 5], 900n))).toBe("a 3:1:5 @3");
     expect(holder(lease(3n, A, [1n, 5], MAX_INT64), lease(4n, B, [7n, 0]))).toBe("b 4:7:0 @4");
+    expect(holder(lease(3n, A, [1n, 5], 900n), lease(4n, B, [7n, 0]), lease(5n, A, [1n, 5], 900n))).toBe("b 4:7:0 @4");
   });
 });
 
