@@ -74,7 +74,11 @@ const attempt = async (action: Promise<unknown>): Promise<string> => {
 
 const sleepAndWake = async (leadership: Leadership, token: FencingToken): Promise<void> => {
   const { command, url } = nextCommand();
-  tell({ kind: "suspending" });
+  // The message must be out before the process blocks.
+  await new Promise<void>((resolve) => {
+    const suspending: FromCandidate = { kind: "suspending" };
+    process.send?.(suspending, undefined, undefined, () => resolve());
+  });
   clock.suspend(SUSPEND_MS);
   // Nothing that came in meanwhile has been read yet: the process is exactly as sure of its role as before.
   const believesToLead = leadership.isLeader;

@@ -22,6 +22,8 @@ export interface RunResult {
 
 const DEVICES = 3;
 const CANDIDATES = 4;
+/** Well inside the time for which a suspending candidate blocks by itself. */
+const SUSPEND_LEAD_MS = 200;
 /** How long each leader is left in peace. */
 const REIGN_MS = 500;
 
@@ -59,6 +61,8 @@ export class Run {
     await this.#event(`${third.name} was frozen`, async () => {
       third.tell({ kind: "suspend" });
       await suspending;
+      // It blocks now; the stop must fall inside of that, or the process would notice the time that passed.
+      await sleep(SUSPEND_LEAD_MS);
       third.signal("SIGSTOP");
     });
     await sleep(REIGN_MS);
