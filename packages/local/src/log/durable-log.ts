@@ -38,6 +38,8 @@ export interface DurableLog {
   readonly checkpoint: Checkpoint | undefined;
   /** What was found at opening that an operator should know, as sentences. */
   readonly warnings: readonly string[];
+  /** The largest record that `append` takes. */
+  readonly maxRecordBytes: number;
   status(): LogStatus;
 
   /**

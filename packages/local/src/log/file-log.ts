@@ -118,6 +118,10 @@ export class FileLog implements DurableLog {
     return this.#checkpoints.at(-1);
   }
 
+  get maxRecordBytes(): number {
+    return this.#limits.maxRecordBytes;
+  }
+
   status(): LogStatus {
     return {
       start: (this.#segments[0] as Segment).base,
