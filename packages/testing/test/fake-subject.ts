@@ -1,6 +1,7 @@
-import { KrabkaError, type OutgoingRecord, type TransportCapabilities } from "@krabka/core";
+import type { OutgoingRecord, TransportCapabilities } from "@krabka/core";
 import { FakeCluster, FakeTransport, type FakeTransportOptions, type FaultAction, ManualClock } from "@krabka/testing";
 import type { TransportHarness, TransportSubject } from "../src/conformance/index.js";
+import { RawClient } from "./raw-client.js";
 
 const FAULTY = "faulty";
 
@@ -53,39 +54,19 @@ export const fakeSubject = ({ name, options, unsupported }: Variant): TransportS
   },
 });
 
-/** A program that writes in a transaction with bare requests. */
 const startTransaction = async (cluster: FakeCluster, transactionalId: string, records: readonly OutgoingRecord[]) => {
-  const send = <A extends Parameters<FakeCluster["send"]>[0]["api"]>(
-    api: A,
-    ask: Parameters<typeof cluster.send<A>>[0]["ask"],
-    broker: number,
-  ) => cluster.send<A>({ api, ask, broker, clientId: "another program" });
-  const coordinator = () => cluster.coordinatorOf(transactionalId);
-  const mint = async () => {
-    for (;;) {
-      const answer = await send("InitProducerId", { transactionalId, transactionTimeoutMs: 60_000 }, coordinator());
-      if (answer.ok) return { producerId: answer.producerId, epoch: answer.epoch };
-      await new Promise<void>((resolve) => cluster.clock.setTimer(1, resolve));
-    }
-  };
-  const pair = await mint();
-  const partitions = records.map(({ topic, partition = 0 }) => ({ topic, partition }));
-  await send("AddPartitionsToTxn", { transactionalId, ...pair, partitions }, coordinator());
-  for (const [index, record] of records.entries()) {
-    const target = { topic: record.topic, partition: record.partition ?? 0 };
-    const batch = {
-      ...pair,
-      records: [{ ...record, timestampMs: cluster.clock.wallMs() }],
-      baseSequence: index,
-      transactional: true,
-    };
-    const answer = await send("Produce", { ...target, transactionalId, batch }, cluster.leaderOf(target));
-    if (!answer.ok) throw new Error(`Produce was refused with code ${answer.code}`);
+  const client = new RawClient(cluster, transactionalId);
+  await client.mint();
+  for (const [index, { topic, partition = 0, key, value, headers }] of records.entries()) {
+    const target = { topic, partition };
+    await client.add(target);
+    const record = { key, value, headers };
+    await client.produceRecords(target, index, true, [record]);
   }
   return {
     end: async (result: "commit" | "abort") => {
-      const answer = await send("EndTxn", { transactionalId, ...pair, commit: result === "commit" }, coordinator());
-      if (!answer.ok) throw new KrabkaError("FENCED", `EndTxn was refused with code ${answer.code}`);
+      const code = await client.end(result === "commit");
+      if (code !== 0) throw new Error(`EndTxn was refused with code ${code}`);
     },
   };
 };

@@ -101,6 +101,25 @@ export const ambiguityTests: readonly ConformanceTest[] = [
     },
   },
   {
+    title: "a remint that arrives after a rival's mint is refused and leaves the rival alone",
+    needs: ["holdRequests", "conditionalRemint"],
+    run: async (bench) => {
+      const topic = await bench.topic();
+      const role = bench.role();
+      const session = await bench.mint(await bench.faultyTransport(), role);
+      const late = await bench.harness.injectFault({ api: "InitProducerId", effect: "hold-request" });
+      const remint = rejection(session.remint({ timeoutMs: bench.harness.patienceMs }));
+      await late.hit;
+      const rival = await bench.mint(await bench.transport(), role);
+      await late.release();
+      expect(await remint).toBe("FENCED");
+      expect(await bench.harness.describeRole(role)).toEqual(rival.pair);
+      positionsOf(await rival.commit([command(topic, "rival")]));
+      expect((await session.commit([command(topic, "zombie")])).status).toBe("fenced");
+      expect(await bench.decidedValues(topic)).toEqual(["rival"]);
+    },
+  },
+  {
     title: "an EndTxn that comes late has no effect on the transaction after it (A2)",
     needs: ["holdRequests", "conditionalRemint"],
     run: async (bench) => {
