@@ -1,0 +1,83 @@
+import { CoordinationClient, KrabkaError, MemberId, Role } from "@krabka/client";
+import { startKafka } from "@krabka/tooling-kafka";
+import { KafkaJsTransport } from "@krabka/transport-kafkajs";
+import { Kafka, logLevel } from "kafkajs";
+import { expect, it } from "vitest";
+
+const LEASE_MS = 5_000;
+const PASSING = new Set(["BUSY", "UNREACHABLE", "TIMEOUT"]);
+const FOREVER = { transactionTimeoutMs: 10_000, mayMint: () => true };
+
+// Slow: an epoch has to be counted up to its end, 32,766 mints.
+it("a role whose coordinator moved and whose epoch is exhausted gets a lower producer id, and terms still order the leaders", {
+  timeout: 300_000,
+}, async () => {
+  await using cluster = await startKafka({ brokers: 3 });
+  const kafka = { brokers: cluster.bootstrap.split(","), logLevel: logLevel.NOTHING };
+  const strangers = new KafkaJsTransport({ kafka });
+  await strangers.prepare();
+
+  // Roles on all coordinators take the lower blocks of producer ids, so that the role under test gets a higher one.
+  const roles: { role: Role; producerId: bigint }[] = [];
+  for (let i = 0; i < 12; i++) {
+    const role = Role.of(`role-${i}`);
+    const session = await strangers.openSession(role, FOREVER);
+    roles.push({ role, producerId: session.pair.producerId });
+    await session.close();
+  }
+  const blocks = new Set(roles.map(({ producerId }) => producerId / 1_000n));
+  expect(blocks.size).toBe(3);
+  const { role, producerId } = roles.reduce((a, b) => (a.producerId > b.producerId ? a : b));
+
+  await using first = new CoordinationClient(new KafkaJsTransport({ kafka }), { leaseMs: LEASE_MS });
+  const a = await first.acquire(role, MemberId.of("a"), { timeoutMs: 30_000 });
+  expect(a.token.producerId).toBe(producerId);
+  const before = a.token;
+
+  // The coordinator's broker goes down for good; the ones that are left have lower blocks.
+  const coordinator = await coordinatorOf(new Kafka(kafka), role);
+  await cluster.brokers.find(({ id }) => id === coordinator)?.stop();
+
+  let pair = await mintOnce(strangers, role);
+  while (pair.producerId === producerId) pair = await mintOnce(strangers, role);
+  expect(pair.producerId).toBeLessThan(producerId);
+
+  await using second = new CoordinationClient(new KafkaJsTransport({ kafka }), { leaseMs: LEASE_MS });
+  const b = await second.acquire(role, MemberId.of("b"), { timeoutMs: 60_000 });
+  console.log(`before ${before}, after ${b.token}`);
+  expect(b.token.producerId).toBeLessThan(before.producerId);
+  expect(b.token.compareTo(before)).toBe(1);
+  expect(b.token.term).toBeGreaterThan(before.term);
+  await expect(a.write({ topic: "anything", value: "stale" })).rejects.toMatchObject({
+    code: expect.stringMatching(/^(FENCED|NOT_LEADER)$/),
+  });
+  await strangers.close();
+});
+
+/** As Kafka places a transactional id: `String.hashCode` over the partitions of its state topic. */
+async function coordinatorOf(kafka: Kafka, role: Role): Promise<number> {
+  const topic = "__transaction_state";
+  const admin = kafka.admin();
+  await admin.connect();
+  const { topics } = await admin.fetchTopicMetadata({ topics: [topic] });
+  await admin.disconnect();
+  const partitions = topics[0]?.partitions ?? [];
+  let hash = 0;
+  for (let i = 0; i < role.length; i++) hash = (Math.imul(hash, 31) + role.charCodeAt(i)) | 0;
+  const index = (hash & 0x7fffffff) % partitions.length;
+  return partitions.find(({ partitionId }) => partitionId === index)?.leader as number;
+}
+
+/** One mint by a stranger, waited out where the coordinator is just moving. */
+async function mintOnce(transport: KafkaJsTransport, role: Role) {
+  for (;;) {
+    try {
+      const session = await transport.openSession(role, FOREVER);
+      await session.close();
+      return session.pair;
+    } catch (error) {
+      if (!KrabkaError.is(error) || !PASSING.has(error.code)) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
