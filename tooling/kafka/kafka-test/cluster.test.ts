@@ -1,14 +1,14 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { type KafkaCluster, startKafka } from "@krabka/tooling-kafka";
 import { build } from "esbuild";
 import { type Admin, Kafka, logLevel } from "kafkajs";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 
 const LIMIT_MS = 20_000;
 
@@ -25,10 +25,16 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** The folders of all clusters on this machine. */
-function folders(): Set<string> {
-  return new Set(readdirSync(tmpdir()).filter((name) => name.startsWith("krabka-kafka-")));
-}
+// Folders of clusters that others run at the same time do not lie here.
+const temporary = mkdtempSync(join(tmpdir(), "krabka-test-"));
+vi.stubEnv("TMPDIR", temporary);
+
+afterAll(() => {
+  vi.unstubAllEnvs();
+  rmSync(temporary, { recursive: true });
+});
+
+const folders = () => readdirSync(temporary).filter((name) => name.startsWith("krabka-kafka-"));
 
 /** Resolves when the condition holds; fails a test that waits too long. */
 async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
@@ -79,20 +85,18 @@ describe("a cluster of one broker", () => {
   });
 
   test("that cannot boot is reported with the end of its log, and leaves nothing", async () => {
-    const before = folders();
     const settings = { "log.segment.bytes": "no number" };
     await expect(startKafka({ settings })).rejects.toThrow(/broker 1 could not format.*log\.segment\.bytes/s);
-    expect(folders()).toEqual(before);
+    expect(folders()).toEqual([]);
   });
 
   test("whose start is aborted leaves nothing", async () => {
-    const before = folders();
     const aborted = new AbortController();
     const started = startKafka({ signal: aborted.signal });
-    await until(() => folders().size > before.size);
+    await until(() => folders().length > 0);
     aborted.abort();
     await expect(started).rejects.toThrow(/abort/i);
-    expect(folders()).toEqual(before);
+    expect(folders()).toEqual([]);
   });
 });
 
@@ -111,7 +115,6 @@ describe("a program that is killed with SIGKILL", () => {
       format: "esm",
       target: "node20",
     });
-    const before = folders();
     const child = spawn(process.execPath, ["--input-type=module", "-", "--brokers", "1"], {
       stdio: ["pipe", "pipe", "inherit"],
     });
@@ -124,8 +127,8 @@ describe("a program that is killed with SIGKILL", () => {
     }
     const [, port] = /^KRABKA_BOOTSTRAP=127\.0\.0\.1:(\d+)\n/.exec(printed) ?? [];
     expect(port).toBeDefined();
-    const [own] = [...folders()].filter((name) => !before.has(name));
-    const processes = readdirSync(`${tmpdir()}/${own}/processes`).map(Number);
+    const [own = "none"] = folders();
+    const processes = readdirSync(join(temporary, own, "processes")).map(Number);
     expect(processes.length).toBe(1);
     expect(processes.every(isAlive)).toBe(true);
 
@@ -133,7 +136,7 @@ describe("a program that is killed with SIGKILL", () => {
     child.kill("SIGKILL");
     await ended;
     await until(() => !processes.some(isAlive));
-    await until(() => !existsSync(`${tmpdir()}/${own}`));
+    await until(() => folders().length === 0);
   });
 });
 
