@@ -1,22 +1,26 @@
 import type { AbortSignalLike, Clock, ProducerPair, RawRecord, ReadRecord } from "@krabka/core";
 import { type Deferred, deferred } from "../deferred.js";
+import { Brokers, javaHash } from "./brokers.js";
 import { TransactionCoordinator } from "./coordinator.js";
 import { type FakeCall, Faults } from "./faults.js";
-import { PartitionLog } from "./partition-log.js";
+import type { PartitionLog } from "./partition-log.js";
 import {
   type Answer,
   type ApiName,
   type Ask,
   ConnectionLostError,
-  type FullTopicSettings,
   type Isolation,
   KafkaCode,
+  NO_EPOCH,
+  NO_PRODUCER_ID,
+  NO_SEQUENCE,
   type PartitionRef,
   refuse,
-  type StoredBatch,
   type TopicSettings,
   type TransactionAsk,
 } from "./protocol.js";
+import { RequestHandlers } from "./request-handlers.js";
+import { Topics } from "./topics.js";
 
 export interface FakeClusterOptions {
   readonly clock: Clock;
@@ -38,33 +42,16 @@ export interface FakeClusterOptions {
   readonly autoCreate?: TopicSettings | undefined;
 }
 
-interface Topic {
-  readonly name: string;
-  readonly settings: FullTopicSettings;
-  readonly partitions: { readonly log: PartitionLog; leader: number }[];
-}
-
 /** A request that was not answered yet. */
 interface Flight {
-  readonly clientId: string;
+  readonly call: FakeCall;
   readonly cut: Deferred<never>;
 }
 
-interface Broker {
-  alive: boolean;
-  nextId: bigint;
-  lastId: bigint;
-}
-
-const ID_BLOCK = 1_000n;
 const DAY_MS = 86_400_000;
-
-/** Java's `String.hashCode`, by which Kafka places a transactional id. */
-const javaHash = (text: string): number => {
-  let hash = 0;
-  for (let i = 0; i < text.length; i++) hash = (Math.imul(hash, 31) + text.charCodeAt(i)) | 0;
-  return hash & 0x7fffffff;
-};
+/** Partitions of `__transaction_state`, over which Kafka spreads the transactional ids. */
+const COORDINATOR_PARTITIONS = 50;
+const MARKER_RETRY_MS = 10;
 
 /**
  * A Kafka cluster in memory, as far as Krabka leans on one: the offsets, markers, producer states and transactional ids
@@ -76,68 +63,51 @@ export class FakeCluster {
   /** Every request that arrived, oldest first; a test may set its length to 0. */
   readonly requests: FakeCall[] = [];
   readonly #options: FakeClusterOptions;
-  readonly #brokers: Broker[];
-  readonly #topics = new Map<string, Topic>();
+  readonly #brokers: Brokers;
+  readonly #topics: Topics;
   readonly #coordinator: TransactionCoordinator;
-  readonly #coordinatorOf = new Map<string, number>();
+  readonly #movedCoordinators = new Map<string, number>();
+  readonly #handlers: RequestHandlers;
   readonly #flights = new Set<Flight>();
-  #nextBlock: bigint;
 
   constructor(options: FakeClusterOptions) {
-    this.clock = options.clock;
+    const { clock } = options;
+    this.clock = clock;
     this.#options = options;
-    this.faults = new Faults(
-      options.clock,
-      (call) => new ConnectionLostError(`Connection to broker ${call.broker} broke during ${call.api}`),
-    );
-    const count = options.brokers ?? 3;
-    this.#brokers = Array.from({ length: count }, (_, index) => ({
-      alive: true,
-      nextId: BigInt(index) * ID_BLOCK,
-      lastId: BigInt(index) * ID_BLOCK + ID_BLOCK - 1n,
-    }));
-    this.#nextBlock = BigInt(count) * ID_BLOCK;
+    this.faults = new Faults(clock, (call) => lost(call, "the connection broke"));
+    this.#brokers = new Brokers(options.brokers ?? 3);
+    this.#topics = new Topics(clock, this.#brokers, {
+      maxBatchBytes: options.maxBatchBytes ?? 1_048_588,
+      producerIdExpirationMs: options.producerIdExpirationMs ?? DAY_MS,
+    });
     this.#coordinator = new TransactionCoordinator({
-      clock: options.clock,
-      nextProducerId: (id) => this.#nextProducerId(this.coordinatorOf(id)),
+      clock,
+      nextProducerId: (id) => this.#brokers.nextProducerId(this.coordinatorOf(id)),
       writeMarkers: (ask, partitions) => this.#writeMarkers(ask, partitions),
       transactionalIdExpirationMs: options.transactionalIdExpirationMs ?? 7 * DAY_MS,
       maxTransactionTimeoutMs: options.maxTransactionTimeoutMs ?? 15 * 60_000,
+    });
+    this.#handlers = new RequestHandlers({
+      clock,
+      topics: this.#topics,
+      coordinator: this.#coordinator,
+      coordinatorOf: (id) => this.coordinatorOf(id),
+      autoCreate: options.autoCreate,
     });
   }
 
   /** Ids of the brokers that are up. */
   get liveBrokers(): readonly number[] {
-    return this.#brokers.flatMap((broker, id) => (broker.alive ? [id] : []));
+    return this.#brokers.live;
   }
 
   createTopic(name: string, settings: TopicSettings = { partitions: 1 }): void {
-    if (this.#topics.has(name)) throw new Error(`Topic ${JSON.stringify(name)} exists already`);
-    const full: FullTopicSettings = {
-      partitions: settings.partitions,
-      replicationFactor: settings.replicationFactor ?? Math.min(3, this.#brokers.length),
-      cleanupPolicy: settings.cleanupPolicy ?? "delete",
-      timestampType: settings.timestampType ?? "CreateTime",
-      deleteRetentionMs: settings.deleteRetentionMs ?? DAY_MS,
-    };
-    const limits = {
-      maxBatchBytes: this.#options.maxBatchBytes ?? 1_048_588,
-      producerIdExpirationMs: this.#options.producerIdExpirationMs ?? DAY_MS,
-    };
-    const first = javaHash(name);
-    this.#topics.set(name, {
-      name,
-      settings: full,
-      partitions: Array.from({ length: full.partitions }, (_, index) => ({
-        log: new PartitionLog(full, this.clock, limits),
-        leader: this.#liveFrom(first + index),
-      })),
-    });
+    this.#topics.create(name, settings);
   }
 
   /** Sends a request to a broker. @throws {ConnectionLostError} when the connection breaks on the way there or back */
   async send<A extends ApiName>(call: FakeCall<A>, signal?: AbortSignalLike): Promise<Answer<A>> {
-    const flight: Flight = { clientId: call.clientId, cut: deferred<never>() };
+    const flight: Flight = { call, cut: deferred<never>() };
     flight.cut.promise.catch(() => {});
     this.#flights.add(flight);
     try {
@@ -149,52 +119,53 @@ export class FakeCluster {
 
   /** Breaks the connections of one client: what it has sent may or may not be executed, and no answer comes. */
   cutConnections(clientId: string): void {
-    for (const flight of this.#flights) {
-      if (flight.clientId !== clientId) continue;
-      flight.cut.reject(new ConnectionLostError(`The connections of ${JSON.stringify(clientId)} were cut`));
-    }
+    this.#cut((call) => call.clientId === clientId, "the client's connections were cut");
   }
 
   /** The broker that coordinates a transactional id. */
   coordinatorOf(transactionalId: string): number {
-    const moved = this.#coordinatorOf.get(transactionalId);
-    return this.#liveFrom(moved ?? javaHash(transactionalId) % 50);
+    const placed = this.#movedCoordinators.get(transactionalId) ?? javaHash(transactionalId) % COORDINATOR_PARTITIONS;
+    return this.#brokers.liveFrom(placed);
   }
 
   /** Moves the coordinator of one transactional id; what it knows moves along. */
   moveCoordinator(transactionalId: string, broker: number): void {
-    this.#coordinatorOf.set(transactionalId, this.#live(broker));
+    this.#movedCoordinators.set(transactionalId, this.#brokers.mustBeLive(broker));
   }
 
   leaderOf(ref: PartitionRef): number {
-    return this.#partition(ref).leader;
+    return this.#topics.partition(ref).leader;
   }
 
   moveLeader(ref: PartitionRef, broker: number): void {
-    this.#partition(ref).leader = this.#live(broker);
+    this.#topics.partition(ref).leader = this.#brokers.mustBeLive(broker);
   }
 
-  /** Takes a broker down. Leaders and coordinators move to the next one that is up; nothing acknowledged is lost. */
+  /**
+   * Takes a broker down: its connections break, its leaders and coordinators move to the next one that is up, and nothing
+   * acknowledged is lost.
+   */
   stopBroker(id: number): void {
-    const broker = this.#brokers[id];
-    if (broker === undefined || this.liveBrokers.length <= 1) throw new Error(`Broker ${id} can't be stopped`);
-    broker.alive = false;
-    for (const { partitions } of this.#topics.values()) {
-      for (const partition of partitions) {
-        if (partition.leader === id) partition.leader = this.#liveFrom(id + 1);
-      }
-    }
+    this.#brokers.stop(id);
+    this.#topics.leave(id);
+    this.#cut((call) => call.broker === id, "the broker stopped");
   }
 
-  /** Brings a broker back. It takes a fresh block of producer ids: the rest of the old one is lost (KIP-730). */
+  /** Brings a broker back. It takes a fresh block of producer ids. */
   startBroker(id: number): void {
-    const broker = this.#brokers[id];
-    if (broker === undefined || broker.alive) throw new Error(`Broker ${id} can't be started`);
-    broker.alive = true;
-    this.#takeBlock(broker);
+    this.#brokers.start(id);
   }
 
-  /** A stranger mints for the role, as an admin client would to fence its producer. */
+  /** Makes a broker hand out producer ids from here on, up to the end of the block. */
+  setNextProducerId(broker: number, producerId: bigint): void {
+    this.#brokers.setNextProducerId(broker, producerId);
+  }
+
+  /**
+   * A stranger mints for the role, as an admin client would to fence its producer.
+   *
+   * @returns undefined where the answer is an error, such as `CONCURRENT_TRANSACTIONS`
+   */
   mint(transactionalId: string, transactionTimeoutMs = 60_000): ProducerPair | undefined {
     const answer = this.#coordinator.initProducerId({ transactionalId, transactionTimeoutMs });
     return answer.ok ? { producerId: answer.producerId, epoch: answer.epoch } : undefined;
@@ -215,25 +186,18 @@ export class FakeCluster {
     this.#coordinator.expire(transactionalId);
   }
 
-  /** Makes a broker hand out producer ids from here on, up to the end of the block. */
-  setNextProducerId(broker: number, producerId: bigint): void {
-    const target = this.#brokers[this.#live(broker)] as Broker;
-    target.nextId = producerId;
-    target.lastId = (producerId / ID_BLOCK) * ID_BLOCK + ID_BLOCK - 1n;
-  }
-
   /** The log of one partition, to look at or to compact. */
   log(ref: PartitionRef): PartitionLog {
-    return this.#partition(ref).log;
+    return this.#topics.partition(ref).log;
   }
 
   /** Appends as an ordinary producer does, past all faults. @returns offset of the first record */
   append(ref: PartitionRef, records: readonly RawRecord[]): bigint {
     const appended = this.log(ref).append({
       records: records.map((record) => ({ ...record, timestampMs: this.clock.wallMs() })),
-      producerId: -1n,
-      epoch: -1,
-      baseSequence: -1,
+      producerId: NO_PRODUCER_ID,
+      epoch: NO_EPOCH,
+      baseSequence: NO_SEQUENCE,
       transactional: false,
     });
     if (!appended.ok) throw new Error(`The partition refused the batch with code ${appended.code}`);
@@ -242,29 +206,7 @@ export class FakeCluster {
 
   /** All records that a reader of this isolation level gets to see at this moment. */
   read(ref: PartitionRef, isolation: Isolation = "read_committed"): readonly ReadRecord[] {
-    const log = this.log(ref);
-    const end = isolation === "read_committed" ? log.lastStableOffset : log.highWatermark;
-    const aborted = log.abortedFrom(log.startOffset);
-    const records: ReadRecord[] = [];
-    let offset = log.startOffset;
-    while (offset < end) {
-      const batches = log.read(offset, end) ?? [];
-      for (const batch of batches) {
-        for (const { key, value, headers, offset: at } of batch.records) {
-          const hidden =
-            isolation === "read_committed" &&
-            batch.transactional &&
-            aborted.some(
-              (one) => one.producerId === batch.producerId && one.firstOffset <= at && at < one.markerOffset,
-            );
-          if (!hidden && at >= log.startOffset) records.push({ key, value, headers, offset: at });
-        }
-      }
-      const last = batches.at(-1);
-      if (last === undefined) break;
-      offset = last.lastOffset + 1n;
-    }
-    return records;
+    return this.log(ref).visible(isolation);
   }
 
   /** Stops the cluster's timers. */
@@ -277,10 +219,10 @@ export class FakeCluster {
     const plan = this.faults.planFor(call);
     await this.#travel();
     await plan?.before();
-    if (!this.#brokers[call.broker]?.alive) throw new ConnectionLostError(`Broker ${call.broker} is down`);
+    if (!this.#brokers.isLive(call.broker)) throw lost(call, "the broker is down");
     this.requests.push(call);
     const answer: Answer<A> =
-      plan?.errorCode === undefined ? await this.#execute(call, signal) : refuse(plan.errorCode);
+      plan?.errorCode === undefined ? await this.#handlers.execute(call, signal) : refuse(plan.errorCode);
     await plan?.after();
     await this.#travel();
     return answer;
@@ -288,111 +230,15 @@ export class FakeCluster {
 
   async #travel(): Promise<void> {
     const ms = this.#options.latencyMs?.() ?? 0;
-    if (ms <= 0) return;
-    await new Promise<void>((resolve) => this.clock.setTimer(ms, resolve));
+    if (ms > 0) await this.#sleep(ms);
   }
 
-  async #execute<A extends ApiName>(call: FakeCall<A>, signal: AbortSignalLike | undefined): Promise<Answer<A>> {
-    const handlers: { readonly [K in ApiName]: (ask: Ask<K>) => Answer<K> | Promise<Answer<K>> } = {
-      Metadata: ({ topic }) => this.#metadata(topic),
-      CreateTopics: ({ topic, settings }) => {
-        if (this.#topics.has(topic)) return refuse(KafkaCode.TOPIC_ALREADY_EXISTS);
-        this.createTopic(topic, settings);
-        return { ok: true };
-      },
-      DescribeConfigs: ({ topic }) => {
-        const found = this.#topics.get(topic);
-        return found === undefined
-          ? refuse(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
-          : { ok: true, settings: found.settings };
-      },
-      FindCoordinator: ({ transactionalId }) => ({ ok: true, broker: this.coordinatorOf(transactionalId) }),
-      InitProducerId: (ask) => this.#coordinated(call.broker, ask, () => this.#coordinator.initProducerId(ask)),
-      AddPartitionsToTxn: (ask) => this.#coordinated(call.broker, ask, () => this.#addPartitions(ask)),
-      EndTxn: (ask) => this.#coordinated(call.broker, ask, () => this.#coordinator.endTxn(ask)),
-      DescribeTransactions: (ask) =>
-        this.#coordinated(call.broker, ask, () => this.#coordinator.describe(ask.transactionalId)),
-      Produce: (ask) => this.#led(call.broker, ask, (log) => this.#produce(ask, log)),
-      Fetch: (ask) => this.#fetch(call.broker, ask, signal),
-      ListOffsets: ({ at, isolation, ...ref }) =>
-        this.#led(call.broker, ref, (log) => ({
-          ok: true,
-          offset:
-            at === "earliest"
-              ? log.startOffset
-              : isolation === "read_committed"
-                ? log.lastStableOffset
-                : log.highWatermark,
-        })),
-      WriteTxnMarkers: (ask) =>
-        this.#led(call.broker, ask, (log) => log.appendMarker(ask.producerId, ask.epoch, ask.commit)),
-    };
-    return await handlers[call.api](call.ask);
+  #sleep(ms: number): Promise<void> {
+    return new Promise<void>((resolve) => this.clock.setTimer(ms, resolve));
   }
 
-  #metadata(topic: string): Answer<"Metadata"> {
-    if (!this.#topics.has(topic) && this.#options.autoCreate !== undefined) {
-      this.createTopic(topic, this.#options.autoCreate);
-    }
-    const found = this.#topics.get(topic);
-    if (found === undefined) return refuse(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION);
-    return { ok: true, leaders: found.partitions.map(({ leader }) => leader) };
-  }
-
-  #coordinated<A extends ApiName>(broker: number, ask: { transactionalId: string }, run: () => Answer<A>): Answer<A> {
-    return this.coordinatorOf(ask.transactionalId) === broker ? run() : refuse(KafkaCode.NOT_COORDINATOR);
-  }
-
-  #led<T>(broker: number, ref: PartitionRef, run: (log: PartitionLog) => T): T | ReturnType<typeof refuse> {
-    const partition = this.#topics.get(ref.topic)?.partitions[ref.partition];
-    if (partition === undefined) return refuse(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION);
-    return partition.leader === broker ? run(partition.log) : refuse(KafkaCode.NOT_LEADER_OR_FOLLOWER);
-  }
-
-  #addPartitions(ask: Ask<"AddPartitionsToTxn">): Answer<"AddPartitionsToTxn"> {
-    const known = ask.partitions.every((ref) => this.#topics.get(ref.topic)?.partitions[ref.partition] !== undefined);
-    return known ? this.#coordinator.addPartitions(ask) : refuse(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION);
-  }
-
-  #produce(ask: Ask<"Produce">, log: PartitionLog): Answer<"Produce"> {
-    const { batch, transactionalId } = ask;
-    if (batch.transactional && !log.hasOpenTransaction(batch.producerId)) {
-      const { producerId, epoch } = batch;
-      const verified = this.#coordinator.verify({ transactionalId: transactionalId ?? "", producerId, epoch }, ask);
-      if (!verified.ok) return verified;
-    }
-    return log.append(batch);
-  }
-
-  async #fetch(broker: number, ask: Ask<"Fetch">, signal: AbortSignalLike | undefined): Promise<Answer<"Fetch">> {
-    const look = () =>
-      this.#led(broker, ask, (log): Answer<"Fetch"> => {
-        const end = ask.isolation === "read_committed" ? log.lastStableOffset : log.highWatermark;
-        const batches: readonly StoredBatch[] | undefined = log.read(ask.offset, end);
-        if (batches === undefined) return refuse(KafkaCode.OFFSET_OUT_OF_RANGE);
-        return {
-          ok: true,
-          batches,
-          highWatermark: log.highWatermark,
-          lastStableOffset: log.lastStableOffset,
-          logStartOffset: log.startOffset,
-          aborted: ask.isolation === "read_committed" ? log.abortedFrom(ask.offset) : [],
-        };
-      });
-    const first = look();
-    if (!first.ok || first.batches.length > 0 || ask.maxWaitMs <= 0 || signal?.aborted) return first;
-    await new Promise<void>((resolve) => {
-      const done = () => {
-        stop();
-        timer?.cancel();
-        signal?.removeEventListener("abort", done);
-        resolve();
-      };
-      const stop = this.log(ask).onAppend(done);
-      const timer = Number.isFinite(ask.maxWaitMs) ? this.clock.setTimer(ask.maxWaitMs, done) : undefined;
-      signal?.addEventListener("abort", done, { once: true });
-    });
-    return look();
+  #cut(matches: (call: FakeCall) => boolean, why: string): void {
+    for (const { call, cut } of this.#flights) if (matches(call)) cut.reject(lost(call, why));
   }
 
   async #writeMarkers(
@@ -400,7 +246,7 @@ export class FakeCluster {
     partitions: readonly PartitionRef[],
   ): Promise<void> {
     const delayMs = this.#options.markerDelayMs ?? 0;
-    if (delayMs > 0) await new Promise<void>((resolve) => this.clock.setTimer(delayMs, resolve));
+    if (delayMs > 0) await this.#sleep(delayMs);
     await Promise.all(partitions.map((ref) => this.#writeMarker({ ...ask, ...ref })));
   }
 
@@ -414,39 +260,10 @@ export class FakeCluster {
       } catch (error) {
         if (!(error instanceof ConnectionLostError)) throw error;
       }
-      await new Promise<void>((resolve) => this.clock.setTimer(10, resolve));
+      await this.#sleep(MARKER_RETRY_MS);
     }
-  }
-
-  #nextProducerId(id: number): bigint {
-    const broker = this.#brokers[id] as Broker;
-    if (broker.nextId > broker.lastId) this.#takeBlock(broker);
-    return broker.nextId++;
-  }
-
-  #takeBlock(broker: Broker): void {
-    broker.nextId = this.#nextBlock;
-    broker.lastId = this.#nextBlock + ID_BLOCK - 1n;
-    this.#nextBlock += ID_BLOCK;
-  }
-
-  #partition({ topic, partition }: PartitionRef): Topic["partitions"][number] {
-    const found = this.#topics.get(topic)?.partitions[partition];
-    if (found === undefined) throw new Error(`There is no partition ${partition} of topic ${JSON.stringify(topic)}`);
-    return found;
-  }
-
-  #live(id: number): number {
-    if (!this.#brokers[id]?.alive) throw new Error(`Broker ${id} is not up; up are ${this.liveBrokers.join(", ")}`);
-    return id;
-  }
-
-  #liveFrom(start: number): number {
-    const count = this.#brokers.length;
-    for (let step = 0; step < count; step++) {
-      const id = (start + step) % count;
-      if (this.#brokers[id]?.alive) return id;
-    }
-    throw new Error("No broker is up");
   }
 }
+
+const lost = (call: FakeCall, why: string): ConnectionLostError =>
+  new ConnectionLostError(`No answer to ${call.api} from broker ${call.broker}: ${why}`);

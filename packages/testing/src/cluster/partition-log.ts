@@ -1,7 +1,8 @@
-import type { Clock } from "@krabka/core";
+import type { Clock, ReadRecord } from "@krabka/core";
 import {
   type AbortedTransaction,
   type FullTopicSettings,
+  type Isolation,
   KafkaCode,
   NO_EPOCH,
   NO_PRODUCER_ID,
@@ -155,6 +156,18 @@ export class PartitionLog {
     return batches;
   }
 
+  /** All records that a reader of this isolation level gets to see at this moment. */
+  visible(isolation: Isolation): readonly ReadRecord[] {
+    const committed = isolation === "read_committed";
+    const end = committed ? this.lastStableOffset : this.#endOffset;
+    return this.#batches.flatMap((batch) =>
+      batch.records
+        .filter(({ offset }) => offset >= this.#startOffset && offset < end)
+        .filter(({ offset }) => !committed || !this.#isAborted(batch, offset))
+        .map(({ key, value, headers, offset }) => ({ key, value, headers, offset })),
+    );
+  }
+
   abortedFrom(offset: bigint): readonly AbortedTransaction[] {
     return this.#aborted.filter((one) => one.markerOffset >= offset);
   }
@@ -181,23 +194,18 @@ export class PartitionLog {
    */
   compact(): void {
     const stable = this.lastStableOffset;
-    const isAborted = ({ producerId, transactional }: StoredBatch, offset: bigint) =>
-      transactional &&
-      this.#aborted.some(
-        (one) => one.producerId === producerId && one.firstOffset <= offset && offset < one.markerOffset,
-      );
     const keyOf = (record: StoredRecord) => (record.key === null ? undefined : Buffer.from(record.key).toString("hex"));
     const newest = new Map<string, bigint>();
     const stableBatches = this.#batches.filter((batch) => batch.lastOffset < stable);
     for (const batch of stableBatches) {
       for (const record of batch.records) {
         const key = keyOf(record);
-        if (key !== undefined && !isAborted(batch, record.offset)) newest.set(key, record.offset);
+        if (key !== undefined && !this.#isAborted(batch, record.offset)) newest.set(key, record.offset);
       }
     }
     const horizonMs = this.#clock.wallMs() - this.settings.deleteRetentionMs;
     const survives = (batch: StoredBatch, record: StoredRecord) => {
-      if (isAborted(batch, record.offset)) return false;
+      if (this.#isAborted(batch, record.offset)) return false;
       const key = keyOf(record);
       if (key === undefined || newest.get(key) !== record.offset) return false;
       return record.value !== null || record.timestampMs > horizonMs;
@@ -208,6 +216,13 @@ export class PartitionLog {
       // The last batch stays, if need be without records, so that a reader gets to the end.
       return records.length === 0 && batch.lastOffset + 1n < this.#endOffset ? [] : [{ ...batch, records }];
     });
+  }
+
+  #isAborted({ producerId, transactional }: StoredBatch, offset: bigint): boolean {
+    if (!transactional) return false;
+    return this.#aborted.some(
+      (one) => one.producerId === producerId && one.firstOffset <= offset && offset < one.markerOffset,
+    );
   }
 
   /** Drops producers that were silent for too long; Kafka looks every ten minutes, this log at each append. */
