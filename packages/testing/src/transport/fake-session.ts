@@ -2,9 +2,9 @@ import {
   type CallOptions,
   FencedError,
   KrabkaError,
+  MAX_EPOCH,
   type OutgoingRecord,
   type ProducerPair,
-  partitionForKey,
   type RawRecord,
   type RecordPosition,
   type Role,
@@ -13,15 +13,12 @@ import {
   type WriteOutcome,
   type WriterSession,
 } from "@krabka/core";
-import { recordBytes } from "../cluster/partition-log.js";
-import { type Ask, KafkaCode, type PartitionRef, type ProduceBatch } from "../cluster/protocol.js";
-import { deferred } from "../deferred.js";
+import { type Ask, KafkaCode } from "../cluster/protocol.js";
 import type { CallLimit } from "./call-limit.js";
 import { type FakeConnection, FENCE_CODES, refusalError } from "./fake-connection.js";
+import { Turns } from "./turns.js";
+import { type PlannedBatch, partitionKey, planBatches, positionOf } from "./write-plan.js";
 
-/** Leaves room below the broker's default of 1 MiB for a batch. */
-const MAX_BATCH_BYTES = 1_000_000;
-const MAX_EPOCH = 32767;
 const NO_WAIT: readonly number[] = [];
 const BUSY: readonly number[] = [KafkaCode.CONCURRENT_TRANSACTIONS];
 
@@ -36,13 +33,6 @@ type State =
   | { readonly kind: "must-remint"; readonly write: Unsettled }
   | { readonly kind: "fenced"; readonly cause: FencedError }
   | { readonly kind: "closed" };
-
-interface Chunk {
-  readonly target: PartitionRef;
-  readonly records: ProduceBatch["records"];
-  /** Indexes in the caller's input. */
-  readonly indexes: readonly number[];
-}
 
 /** One transaction on its way: what was sent so far decides what its failure means. */
 interface Progress {
@@ -67,9 +57,9 @@ export class FakeSession implements WriterSession {
   readonly #capabilities: TransportCapabilities;
   readonly #transactionTimeoutMs: number;
   readonly #sequences = new Map<string, number>();
+  readonly #turns: Turns;
   #pair: ProducerPair;
   #state: State = { kind: "ready" };
-  #tail: Promise<void> = Promise.resolve();
   #keyless = 0;
   /** Whether a write ended without an end of its transaction. */
   #leftOpen = false;
@@ -77,6 +67,7 @@ export class FakeSession implements WriterSession {
   constructor(parts: SessionParts) {
     this.role = parts.role;
     this.#connection = parts.connection;
+    this.#turns = new Turns(parts.connection);
     this.#capabilities = parts.capabilities;
     this.#pair = parts.pair;
     this.#transactionTimeoutMs = parts.transactionTimeoutMs;
@@ -106,7 +97,7 @@ export class FakeSession implements WriterSession {
           batch: {
             ...this.#pair,
             records: records.map((record) => ({ ...record, timestampMs })),
-            baseSequence: this.#sequences.get(keyOf(target)) ?? 0,
+            baseSequence: this.#sequences.get(partitionKey(target)) ?? 0,
             transactional: false,
           },
         },
@@ -134,7 +125,7 @@ export class FakeSession implements WriterSession {
 
   async remint(options?: CallOptions): Promise<WriteOutcome | undefined> {
     this.#require("conditionalRemint");
-    return await this.#inTurn(options, async (limit) => {
+    return await this.#turns.take(options, async (limit) => {
       limit.check();
       if (this.#state.kind === "fenced") throw this.#state.cause;
       if (this.#state.kind === "closed") throw closedError();
@@ -149,9 +140,11 @@ export class FakeSession implements WriterSession {
     if (before.kind === "closed") return;
     this.#state = { kind: "closed" };
     const open = before.kind === "must-remint" && before.write.kind === "transaction";
-    await this.#inTurn(undefined, async (limit) => {
-      if (open || this.#leftOpen) await this.#endTxn(limit, false);
-    }).catch(() => {});
+    await this.#turns
+      .take(undefined, async (limit) => {
+        if (open || this.#leftOpen) await this.#endTxn(limit, false);
+      })
+      .catch(() => {});
   }
 
   #require(capability: keyof TransportCapabilities): void {
@@ -159,27 +152,12 @@ export class FakeSession implements WriterSession {
     if (!declared.supported) throw new KrabkaError("UNSUPPORTED", declared.reason, { role: this.role });
   }
 
-  /** Runs calls one after the other; a call that must end while it waits ends at once. */
-  async #inTurn<T>(options: CallOptions | undefined, work: (limit: CallLimit) => Promise<T>): Promise<T> {
-    const limit = this.#connection.limit(options);
-    const before = this.#tail;
-    const done = deferred<void>();
-    this.#tail = before.then(() => done.promise);
-    try {
-      await limit.race(before).catch(() => {});
-      return await work(limit);
-    } finally {
-      limit.dispose();
-      done.resolve();
-    }
-  }
-
   async #write(
     options: CallOptions | undefined,
     work: (limit: CallLimit) => Promise<WriteOutcome>,
   ): Promise<WriteOutcome> {
     if (this.#state.kind === "closed") throw closedError();
-    return await this.#inTurn(options, async (limit) => {
+    return await this.#turns.take(options, async (limit) => {
       const { fault } = limit;
       if (fault !== undefined) {
         if (fault.code === "CLOSED") throw fault;
@@ -204,8 +182,8 @@ export class FakeSession implements WriterSession {
     if (records.length === 0) return { status: "committed", positions: [] };
     const progress: Progress = { sent: false, commitSent: false, lost: false, positions: [] };
     try {
-      const chunks = await this.#chunks(records, limit);
-      const outcome = await this.#transact(chunks, progress, limit);
+      const batches = await this.#plan(records, limit);
+      const outcome = await this.#transact(batches, progress, limit);
       if (progress.lost && outcome.status !== "fenced") this.#mustRemint({ kind: "settled", outcome });
       return outcome;
     } catch (error) {
@@ -219,7 +197,7 @@ export class FakeSession implements WriterSession {
     }
   }
 
-  async #transact(chunks: readonly Chunk[], progress: Progress, limit: CallLimit): Promise<WriteOutcome> {
+  async #transact(batches: readonly PlannedBatch[], progress: Progress, limit: CallLimit): Promise<WriteOutcome> {
     const onLost = () => {
       progress.lost = true;
     };
@@ -227,7 +205,7 @@ export class FakeSession implements WriterSession {
     const identity = { transactionalId: this.role, ...this.#pair };
     await coordinator.broker(limit);
     progress.sent = true;
-    const partitions = [...new Map(chunks.map(({ target }) => [keyOf(target), target])).values()];
+    const partitions = [...new Map(batches.map(({ target }) => [partitionKey(target), target])).values()];
     const added = await this.#connection.repeat(
       limit,
       "AddPartitionsToTxn",
@@ -237,11 +215,16 @@ export class FakeSession implements WriterSession {
       onLost,
     );
     if (!added.answer.ok) return await this.#giveUp("AddPartitionsToTxn", added.answer.code, limit);
-    for (const { target, records, indexes } of chunks) {
+    for (const { target, records, indexes } of batches) {
       const ask: Ask<"Produce"> = {
         ...target,
         transactionalId: this.role,
-        batch: { ...this.#pair, records, baseSequence: this.#sequences.get(keyOf(target)) ?? 0, transactional: true },
+        batch: {
+          ...this.#pair,
+          records,
+          baseSequence: this.#sequences.get(partitionKey(target)) ?? 0,
+          transactional: true,
+        },
       };
       const route = this.#connection.toLeader(target);
       const { answer } = await this.#connection.repeat(limit, "Produce", ask, route, NO_WAIT, onLost);
@@ -395,54 +378,19 @@ export class FakeSession implements WriterSession {
   }
 
   #acknowledge(ask: Ask<"Produce">): void {
-    this.#sequences.set(keyOf(ask), ask.batch.baseSequence + ask.batch.records.length);
+    this.#sequences.set(partitionKey(ask), ask.batch.baseSequence + ask.batch.records.length);
   }
 
-  /** Splits records by partition, in their order, into batches that the broker takes. */
-  async #chunks(records: readonly OutgoingRecord[], limit: CallLimit): Promise<readonly Chunk[]> {
-    const timestampMs = this.#connection.clock.wallMs();
-    const chunks: { target: PartitionRef; records: ProduceBatch["records"][number][]; indexes: number[] }[] = [];
-    const newest = new Map<string, { chunk: (typeof chunks)[number]; bytes: number }>();
-    for (const [index, record] of records.entries()) {
-      const { topic } = record;
-      const target = { topic, partition: await this.#partitionOf(record, limit) };
-      const stamped = { ...record, timestampMs: record.timestampMs ?? timestampMs };
-      const size = recordBytes(stamped);
-      if (size > MAX_BATCH_BYTES) {
-        throw new KrabkaError("INVALID_ARGUMENT", `A record takes at most ${MAX_BATCH_BYTES} bytes; got ${size}`);
-      }
-      let current = newest.get(keyOf(target));
-      if (current === undefined || current.bytes + size > MAX_BATCH_BYTES) {
-        current = { chunk: { target, records: [], indexes: [] }, bytes: 0 };
-        newest.set(keyOf(target), current);
-        chunks.push(current.chunk);
-      }
-      current.bytes += size;
-      current.chunk.records.push(stamped);
-      current.chunk.indexes.push(index);
+  async #plan(records: readonly OutgoingRecord[], limit: CallLimit): Promise<readonly PlannedBatch[]> {
+    const partitionsOf = new Map<string, number>();
+    for (const { topic } of records) {
+      if (!partitionsOf.has(topic)) partitionsOf.set(topic, (await this.#connection.leadersOf(limit, topic)).length);
     }
-    return chunks;
-  }
-
-  async #partitionOf(record: OutgoingRecord, limit: CallLimit): Promise<number> {
-    const { length } = await this.#connection.leadersOf(limit, record.topic);
-    const partition =
-      record.partition ?? (record.key === null ? this.#keyless++ % length : partitionForKey(record.key, length));
-    if (Number.isInteger(partition) && partition >= 0 && partition < length) return partition;
-    throw new KrabkaError(
-      "INVALID_ARGUMENT",
-      `A partition of topic ${JSON.stringify(record.topic)} is 0 to ${length - 1}; got ${partition}`,
-    );
+    const batches = planBatches(records, partitionsOf, this.#connection.clock.wallMs(), this.#keyless);
+    this.#keyless += records.length;
+    return batches;
   }
 }
-
-const keyOf = ({ topic, partition }: PartitionRef): string => `${topic}/${partition}`;
-
-const positionOf = (
-  { topic, partition }: PartitionRef,
-  offset: bigint,
-  appendedAtMs: number | undefined,
-): RecordPosition => ({ topic, partition, offset, appendedAtMs });
 
 const closedError = (): KrabkaError => new KrabkaError("CLOSED", "The session was closed");
 
