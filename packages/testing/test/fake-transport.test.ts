@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 
 const SESSION = { transactionTimeoutMs: 10_000, mayMint: () => true };
 const silent: FeedListener = { onRecords() {}, onUncommitted() {}, onReset() {}, onMalformed() {}, onError() {} };
-const command = { topic: "commands", key: null, value: encodeUtf8("x"), headers: [] };
+const command = { topic: "commands", key: encodeUtf8("device"), value: encodeUtf8("x"), headers: [] };
 
 const start = (options: Partial<ConstructorParameters<typeof FakeTransport>[0]> = {}) => {
   const clock = new ManualClock();

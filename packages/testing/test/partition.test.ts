@@ -136,6 +136,12 @@ describe("A partition of the fake cluster", () => {
     expect(values(cluster, "read_uncommitted")).toEqual(["open", "1", "2"]);
   });
 
+  it("takes no record without a key where it is compacted", async () => {
+    const { cluster } = await start();
+    const keyless = { key: null, value: encodeUtf8("x"), headers: [] };
+    expect(() => cluster.append(target, [keyless])).toThrow(`code ${KafkaCode.INVALID_RECORD}`);
+  });
+
   it("begins where its records were deleted up to", async () => {
     const { cluster, log } = await start();
     cluster.append(target, [keyed("a", "1"), keyed("b", "2"), keyed("c", "3")]);

@@ -82,6 +82,9 @@ export class PartitionLog {
 
   append(batch: ProduceBatch): Appended | Refusal {
     if (batchBytes(batch) > this.#limits.maxBatchBytes) return refuse(KafkaCode.MESSAGE_TOO_LARGE);
+    if (this.settings.cleanupPolicy.includes("compact") && batch.records.some(({ key }) => key === null)) {
+      return refuse(KafkaCode.INVALID_RECORD);
+    }
     if (batch.producerId === NO_PRODUCER_ID) return this.#store(batch);
     const state = this.#stateOf(batch.producerId);
     const last = sequencePlus(batch.baseSequence, batch.records.length - 1);
