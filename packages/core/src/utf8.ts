@@ -56,6 +56,9 @@ export function encodeUtf8(text: string): Uint8Array {
   return bytes;
 }
 
+/** One call for many units makes a flat string; one call for all of a long text would overflow the stack. */
+const MAX_UNITS_PER_CALL = 512;
+
 const malformed = (at: number): KrabkaError => new KrabkaError("MALFORMED_RECORD", `Not UTF-8 at byte ${at}`);
 
 /**
@@ -65,11 +68,16 @@ const malformed = (at: number): KrabkaError => new KrabkaError("MALFORMED_RECORD
  */
 export function decodeUtf8(bytes: Uint8Array, start = 0, end = bytes.length): string {
   let text = "";
+  const units: number[] = [];
   let at = start;
   while (at < end) {
+    if (units.length >= MAX_UNITS_PER_CALL) {
+      text += String.fromCharCode(...units);
+      units.length = 0;
+    }
     const lead = bytes[at] as number;
     if (lead < 0x80) {
-      text += String.fromCharCode(lead);
+      units.push(lead);
       at += 1;
       continue;
     }
@@ -83,8 +91,9 @@ export function decodeUtf8(bytes: Uint8Array, start = 0, end = bytes.length): st
     }
     const shortest = size === 2 ? 0x80 : size === 3 ? 0x800 : 0x10000;
     if (code < shortest || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) throw malformed(at);
-    text += String.fromCodePoint(code);
+    if (code < 0x10000) units.push(code);
+    else units.push(0xd7c0 + (code >> 10), 0xdc00 | (code & 0x3ff));
     at += size;
   }
-  return text;
+  return text + String.fromCharCode(...units);
 }

@@ -95,6 +95,12 @@ describe("UTF-8", () => {
     }
   });
 
+  it("is decoded whole when it is long, also where a character of two units lies on every boundary", () => {
+    for (const text of ["x".repeat(1_000_000), "👑".repeat(100_001), `x${"👑".repeat(100_001)}`]) {
+      expect(decodeUtf8(encoder.encode(text)) === text).toBe(true);
+    }
+  });
+
   it("is decoded from a part of the bytes without looking past its end", () => {
     const bytes = encoder.encode("aä役");
     expect(decodeUtf8(bytes, 1, 3)).toBe("ä");
