@@ -1,6 +1,6 @@
 import type { Clock, FencingToken, Timer } from "@krabka/core";
 import { invalid, LocalError } from "./errors.js";
-import type { CoordinationService, Lease } from "./service.js";
+import type { CallOptions, CoordinationService, Lease } from "./service.js";
 import { systemClock } from "./system-clock.js";
 
 export interface LeaseKeeperOptions {
@@ -44,6 +44,7 @@ export class LeaseKeeper {
   static async acquire(
     service: CoordinationService,
     options: LeaseKeeperOptions,
+    callOptions: CallOptions = {},
   ): Promise<
     | { readonly success: true; readonly keeper: LeaseKeeper }
     | { readonly success: false; readonly holder: Lease | undefined }
@@ -51,7 +52,7 @@ export class LeaseKeeper {
     const { leaseId, owner, ttlMs, clock = systemClock, renewMs = Math.max(1, Math.floor(ttlMs / 3)) } = options;
     if (!(renewMs >= 1 && renewMs < ttlMs)) throw invalid("renewMs", `1 or more and less than ttlMs ${ttlMs}`, renewMs);
     const startedMs = clock.monotonicMs();
-    const result = await service.acquireLease(leaseId, owner, ttlMs);
+    const result = await service.acquireLease(leaseId, owner, ttlMs, callOptions);
     if (!result.success) return result;
     return { success: true, keeper: new LeaseKeeper(service, result.lease, startedMs, clock, renewMs) };
   }
@@ -75,10 +76,10 @@ export class LeaseKeeper {
   }
 
   /** Gives the lease back. Nothing of it is claimed from the call on. */
-  async release(): Promise<void> {
+  async release(options: CallOptions = {}): Promise<void> {
     this.#end(new LocalError("CLOSED", `Lease ${this.lease.leaseId} was released`));
     await this.#renewing;
-    await this.#service.releaseLease(this.lease.leaseId, this.lease.owner, this.lease.epoch);
+    await this.#service.releaseLease(this.lease.leaseId, this.lease.owner, this.lease.epoch, options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -89,7 +90,7 @@ export class LeaseKeeper {
     const startedMs = this.#clock.monotonicMs();
     const { leaseId, owner, epoch } = this.lease;
     try {
-      const result = await this.#service.renewLease(leaseId, owner, epoch, this.#ttlMs);
+      const result = await this.#service.renewLease(leaseId, owner, epoch, this.#ttlMs, { signal: this.signal });
       if (result.success) this.#deadlineMs = startedMs + this.#ttlMs;
       else this.#end(new LocalError("LOST", `Lease ${leaseId} is held by ${result.holder?.owner ?? "nobody"} now`));
     } catch {

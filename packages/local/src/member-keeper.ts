@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "@krabka/core";
 import { invalid, LocalError } from "./errors.js";
-import type { CoordinationService, MemberResult } from "./service.js";
+import type { CallOptions, CoordinationService, MemberResult } from "./service.js";
 import { systemClock } from "./system-clock.js";
 
 export interface MemberKeeperOptions {
@@ -29,7 +29,8 @@ export class MemberKeeper {
   readonly #out = new AbortController();
   #epoch: bigint;
   #heardAtMs: number;
-  #timer: Timer | undefined;
+  #beatTimer: Timer | undefined;
+  #deadlineTimer: Timer | undefined;
   #beating: Promise<void> | undefined;
 
   private constructor(service: CoordinationService, options: MemberKeeperOptions, clock: Clock) {
@@ -48,7 +49,8 @@ export class MemberKeeper {
       throw invalid("giveUpAfterMs", `more than heartbeatMs ${heartbeatMs}`, giveUpAfterMs);
     const keeper = new MemberKeeper(service, options, options.clock ?? systemClock);
     await keeper.#join();
-    keeper.#arm();
+    keeper.#armBeat();
+    keeper.#armDeadline();
     return keeper;
   }
 
@@ -62,10 +64,10 @@ export class MemberKeeper {
     return this.#out.signal;
   }
 
-  async leave(): Promise<void> {
+  async leave(options: CallOptions = {}): Promise<void> {
     this.#end(new LocalError("CLOSED", `Member ${this.#options.memberId} left`));
     await this.#beating;
-    await this.#service.leave(this.#options.memberId, this.#epoch);
+    await this.#service.leave(this.#options.memberId, this.#epoch, options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -75,7 +77,7 @@ export class MemberKeeper {
   async #join(): Promise<void> {
     const { memberId } = this.#options;
     for (let attempt = 0; attempt < MAX_JOINS; attempt++) {
-      const joined = await this.#service.join(memberId, this.#epoch);
+      const joined = await this.#service.join(memberId, this.#epoch, { signal: this.signal });
       const beat = joined.success ? await this.#beatOnce() : joined;
       if (beat.success) return;
       this.#epoch = beat.epochToBeat + 1n;
@@ -85,7 +87,9 @@ export class MemberKeeper {
 
   async #beatOnce(): Promise<MemberResult> {
     const startedMs = this.#clock.monotonicMs();
-    const result = await this.#service.heartbeat(this.#options.memberId, this.#epoch);
+    const result = await this.#service.heartbeat(this.#options.memberId, this.#epoch, {
+      signal: this.signal,
+    });
     if (result.success) this.#heardAtMs = startedMs;
     return result;
   }
@@ -103,24 +107,34 @@ export class MemberKeeper {
         await this.#join();
       }
     } catch (error) {
-      const silentMs = this.#clock.monotonicMs() - this.#heardAtMs;
-      if (silentMs < this.#options.giveUpAfterMs) return;
-      const { memberId } = this.#options;
-      this.#end(new LocalError("LOST", `Member ${memberId} is out: no heartbeat for ${silentMs} ms`, { cause: error }));
+      // The next heartbeat tries again, until the deadline. A lost fight for the name is final.
+      if (LocalError.is(error) && error.code === "LOST") this.#end(error);
     }
   }
 
-  #arm(): void {
-    this.#timer = this.#clock.setTimer(this.#options.heartbeatMs, () => {
+  #armBeat(): void {
+    this.#beatTimer = this.#clock.setTimer(this.#options.heartbeatMs, () => {
       this.#beating = this.#beat().finally(() => {
         this.#beating = undefined;
-        if (!this.#out.signal.aborted) this.#arm();
+        if (!this.#out.signal.aborted) this.#armBeat();
       });
     });
   }
 
+  /** Also for heartbeats that never settle. */
+  #armDeadline(): void {
+    const { memberId, giveUpAfterMs } = this.#options;
+    const leftMs = this.#heardAtMs + giveUpAfterMs - this.#clock.monotonicMs();
+    this.#deadlineTimer = this.#clock.setTimer(Math.max(0, leftMs), () => {
+      const silentMs = this.#clock.monotonicMs() - this.#heardAtMs;
+      if (silentMs < giveUpAfterMs) this.#armDeadline();
+      else this.#end(new LocalError("LOST", `Member ${memberId} is out: no heartbeat was taken for ${silentMs} ms`));
+    });
+  }
+
   #end(reason: LocalError): void {
-    this.#timer?.cancel();
+    this.#beatTimer?.cancel();
+    this.#deadlineTimer?.cancel();
     this.#out.abort(reason);
   }
 }

@@ -83,7 +83,7 @@ export class Watches {
       this.#watchers.delete(watcher),
     );
     this.#watchers.add(watcher);
-    for (const notice of this.#remembered) if (notice.revision > from) watcher.offer(notice);
+    watcher.catchUp(this.#remembered.filter(({ revision }) => revision > from));
     return watcher;
   }
 
@@ -153,6 +153,7 @@ class Watcher implements Watch {
   readonly #options: WatchOptions;
   readonly #onClose: () => void;
   #queue: Changed[] = [];
+  #capacity: number;
   #seen: string;
   #overflowed = false;
   #closed = false;
@@ -163,8 +164,15 @@ class Watcher implements Watch {
     this.#kinds = filter.kinds;
     this.#prefix = filter.prefix ?? "";
     this.#seen = seen;
+    this.#capacity = options.queueNotices;
     this.#options = options;
     this.#onClose = onClose;
+  }
+
+  /** What was remembered is bounded already, so it does not count against the queue. */
+  catchUp(missed: readonly Changed[]): void {
+    this.#capacity += missed.length;
+    for (const notice of missed) this.offer(notice);
   }
 
   offer(notice: Changed): void {
@@ -173,7 +181,7 @@ class Watcher implements Watch {
       if (this.#queue.length === 0 && !this.#delivering) this.#seen = notice.at;
       return;
     }
-    if (this.#queue.length === this.#options.queueNotices) {
+    if (this.#queue.length === this.#capacity) {
       this.#queue = [];
       this.#overflowed = true;
     } else {

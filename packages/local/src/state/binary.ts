@@ -7,17 +7,20 @@ export class ByteWriter {
   #length = 0;
 
   uint8(value: number): this {
-    this.#view.setUint8(this.#reserve(1), value);
+    const at = this.#reserve(1);
+    this.#view.setUint8(at, value);
     return this;
   }
 
   uint32(value: number): this {
-    this.#view.setUint32(this.#reserve(4), value);
+    const at = this.#reserve(4);
+    this.#view.setUint32(at, value);
     return this;
   }
 
   int64(value: bigint): this {
-    this.#view.setBigInt64(this.#reserve(8), value);
+    const at = this.#reserve(8);
+    this.#view.setBigInt64(at, value);
     return this;
   }
 
@@ -54,6 +57,7 @@ export class ByteWriter {
     return this.#bytes.subarray(0, this.#length);
   }
 
+  /** May replace the buffer and its view, so it comes before their use. */
   #reserve(count: number): number {
     const at = this.#length;
     this.#length += count;
