@@ -40,7 +40,11 @@ export class ClusterMap {
     return new Deadline(this.#clock, options, this.#requestTimeoutMs);
   }
 
-  /** Sends once. The answer of a call that ends earlier is dropped when it comes. @throws as `Wire.request` */
+  /**
+   * Sends once, and not after the call has ended. The answer of a call that ends earlier is dropped when it comes.
+   *
+   * @throws as `Wire.request`
+   */
   ask(
     nodeId: number,
     lane: Lane,
@@ -48,7 +52,11 @@ export class ClusterMap {
     deadline: Deadline,
     timeoutMs = this.#requestTimeoutMs,
   ): Promise<ByteReader> {
-    return deadline.race(this.#wire.request(nodeId, lane, { ...request, timeoutMs }));
+    const encode = (): Uint8Array => {
+      deadline.throwIfEnded();
+      return request.encode();
+    };
+    return deadline.race(this.#wire.request(nodeId, lane, { api: request.api, encode, timeoutMs }));
   }
 
   /**

@@ -13,8 +13,8 @@ export type Exchanged<T> =
 
 const asError = (thrown: unknown): Error => (thrown instanceof Error ? thrown : new Error(String(thrown)));
 
-/** Shortest time that one attempt of a write gets. */
-const SHORTEST_ATTEMPT_MS = 50;
+/** A broker that is silent for less than this is not given up, however short a call's limit is. */
+const SHORTEST_SILENCE_MS = 1000;
 
 /** Sends once and never rejects: for writes, an error alone does not tell whether something happened. */
 export async function exchange<T>(
@@ -32,7 +32,7 @@ export async function exchange<T>(
   };
   try {
     // Half of what is left, so that a lost answer can still be settled by a second attempt.
-    const timeoutMs = Math.max(SHORTEST_ATTEMPT_MS, Math.min(map.requestTimeoutMs, deadline.remainingMs / 2));
+    const timeoutMs = Math.min(map.requestTimeoutMs, Math.max(SHORTEST_SILENCE_MS, deadline.remainingMs / 2));
     const answer = await map.ask(nodeId, lane, { api: request.api, encode }, deadline, timeoutMs);
     return { answered: true, answer: request.decode(answer) };
   } catch (thrown) {

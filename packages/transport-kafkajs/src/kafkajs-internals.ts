@@ -97,7 +97,8 @@ class Channel {
   constructor(builder: PoolBuilder, destination: BrokerAddress | undefined) {
     this.#builder = builder;
     this.#destination = destination;
-    this.address = destination === undefined ? "a broker of the configuration" : `${destination.host}:${destination.port}`;
+    this.address =
+      destination === undefined ? "a broker of the configuration" : `${destination.host}:${destination.port}`;
   }
 
   get isOpen(): boolean {
@@ -215,7 +216,9 @@ class Channel {
             }
             sent = true;
             // The tagged fields of a flexible request header (none) stand between kafkajs's header and the body.
-            const bytes = api.flexible ? Buffer.concat([Buffer.alloc(1), body]) : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+            const bytes = api.flexible
+              ? Buffer.concat([Buffer.alloc(1), body])
+              : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
             return { buf: bytes, buffer: bytes };
           },
         },

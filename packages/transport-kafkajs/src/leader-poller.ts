@@ -38,14 +38,7 @@ export class LeaderPoller {
   #polling = false;
   #beside: Promise<void> | undefined;
 
-  constructor(
-    wire: Wire,
-    map: ClusterMap,
-    topic: string,
-    nodeId: number,
-    decompress: Decompress,
-    owner: PollerOwner,
-  ) {
+  constructor(wire: Wire, map: ClusterMap, topic: string, nodeId: number, decompress: Decompress, owner: PollerOwner) {
     this.#wire = wire;
     this.#map = map;
     this.#topic = topic;
@@ -134,12 +127,7 @@ export class LeaderPoller {
     if (this.#busy.delete(reader)) this.#owner.findLeader(reader, error);
   }
 
-  async #ask(
-    readers: readonly PartitionReader[],
-    mode: ReadMode,
-    lane: Lane,
-    maxWaitMs: number,
-  ): Promise<FetchAnswer> {
+  async #ask(readers: readonly PartitionReader[], mode: ReadMode, lane: Lane, maxWaitMs: number): Promise<FetchAnswer> {
     const partitions = readers.map((reader) => ({
       partition: reader.partition,
       leaderEpoch: reader.leader?.leaderEpoch ?? -1,

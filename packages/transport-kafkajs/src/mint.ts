@@ -1,8 +1,15 @@
-import { FencedError, KrabkaError, type ProducerPair, type Role } from "@krabka/core";
+import { FencedError, KrabkaError, type ProducerPair, type Role, samePair } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
 import { Backoff, type Deadline } from "./deadline.js";
-import { CONCURRENT_TRANSACTIONS, errorOf, meaningOf, NONE, nameOf, TRANSACTIONAL_ID_NOT_FOUND } from "./error-codes.js";
-import { askCoordinator, endsAtOnce, exchange, MarkerBackoff } from "./exchange.js";
+import {
+  CONCURRENT_TRANSACTIONS,
+  errorOf,
+  meaningOf,
+  NONE,
+  nameOf,
+  TRANSACTIONAL_ID_NOT_FOUND,
+} from "./error-codes.js";
+import { askCoordinator, exchange, MarkerBackoff } from "./exchange.js";
 import { DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID } from "./wire/api.js";
 import {
   decodeDescribeTransactions,
@@ -36,7 +43,8 @@ export async function mint(
       const { error, sent } = exchanged;
       if (KrabkaError.is(error)) throw error;
       map.forgetCoordinator(role);
-      if (sent) throw new KrabkaError("UNREACHABLE", `${what}: no answer; it may have happened`, { role, cause: error });
+      if (sent)
+        throw new KrabkaError("UNREACHABLE", `${what}: no answer; it may have happened`, { role, cause: error });
       await deadline.pause(backoff.next());
       continue;
     }
@@ -52,9 +60,16 @@ export async function mint(
   }
 }
 
+/** A description older than this proves too little, for instance after the process was paused. */
+const FRESH_MS = 1000;
+
 /**
  * The conditional InitProducerId with the caller's own pair (KIP-360). A lost answer is settled by repeating it: the
  * coordinator remembers the epoch before and gives the same answer again, unless somebody else minted since.
+ *
+ * While a transaction is open the coordinator compares producer ids only: a stale epoch would end a rival's transaction
+ * and fence the rival (measured on Kafka 4.1). So the coordinator is asked who leads right before each attempt, and
+ * nothing is sent while somebody else has a transaction open.
  */
 export async function mintAgain(
   map: ClusterMap,
@@ -64,24 +79,37 @@ export async function mintAgain(
   deadline: Deadline,
 ): Promise<ProducerPair> {
   const what = `Minting again for role ${JSON.stringify(role)}`;
-  const request = {
-    api: INIT_PRODUCER_ID,
-    encode: () => encodeInitProducerId({ transactionalId: role, transactionTimeoutMs, own }),
-    decode: decodeInitProducerId,
+  let describedAtMs = 0;
+  const encode = (): Buffer => {
+    if (map.clock.monotonicMs() - describedAtMs > FRESH_MS)
+      throw new KrabkaError("BUSY", `${what}: too slow`, { role });
+    return encodeInitProducerId({ transactionalId: role, transactionTimeoutMs, own });
   };
+  const request = { api: INIT_PRODUCER_ID, encode, decode: decodeInitProducerId };
   const concurrent = new MarkerBackoff();
   const backoff = new Backoff(5, 100);
   let last: KrabkaError | undefined;
+  let mayHaveMinted = false;
   const pause = async (delayMs: number): Promise<void> => {
     if (last !== undefined && deadline.remainingMs <= delayMs && deadline.ended?.code !== "ABORTED") throw last;
     await deadline.pause(delayMs);
   };
   for (;;) {
+    describedAtMs = map.clock.monotonicMs();
+    const { pair: current, state } = await describeRole(map, role, deadline);
+    const isOwn = current !== undefined && samePair(current, own);
+    const isOpen = state === OPEN_TRANSACTION;
+    if (!isOwn && (isOpen || !mayHaveMinted)) {
+      throw new FencedError(`${what}: the coordinator names another pair, or none`, { role });
+    }
+    if (isOwn && isOpen)
+      throw new KrabkaError("BUSY", `${what}: the session's own transaction is still open`, { role });
     const nodeId = await map.coordinatorOf(role, deadline);
     const exchanged = await exchange(map, nodeId, "write", request, deadline);
     if (!exchanged.answered) {
       const { error } = exchanged;
-      if (endsAtOnce(error)) throw error;
+      if (KrabkaError.is(error)) throw error;
+      mayHaveMinted ||= exchanged.sent;
       last = new KrabkaError("UNREACHABLE", `${what}: no answer`, { role, cause: error });
       map.forgetCoordinator(role);
       await pause(backoff.next());
@@ -95,13 +123,20 @@ export async function mintAgain(
       await pause(concurrent.next());
     } else if (meaning === "moved" || meaning === "busy") {
       last = errorOf(code, what);
-      if (meaning === "moved") map.forgetCoordinator(role);
+      if (meaning === "moved") {
+        // The coordinator says so also when its own log was too slow to take the new epoch, which may stand after all.
+        mayHaveMinted = true;
+        map.forgetCoordinator(role);
+      }
       await pause(backoff.next());
     } else if (meaning === "fenced") {
       throw new FencedError(`${what}: the coordinator answered ${nameOf(code)}`, { role });
     } else throw errorOf(code, what);
   }
 }
+
+/** The coordinator's word for the state of a transaction that was begun and not ended. */
+const OPEN_TRANSACTION = "Ongoing";
 
 export interface CoordinatorView {
   /** Undefined when the coordinator does not know the role. */

@@ -1,8 +1,8 @@
 import { FencedError, type KrabkaError, type ProducerPair, type Role, type WriteOutcome } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
 import type { Deadline } from "./deadline.js";
-import { errorOf, meaningOf, NONE } from "./error-codes.js";
-import { askCoordinator } from "./exchange.js";
+import { errorOf, meaningOf, NONE, OPERATION_NOT_ATTEMPTED } from "./error-codes.js";
+import { askCoordinator, type CoordinatorResult } from "./exchange.js";
 import { type Produced, produceAll } from "./produce.js";
 import { ADD_PARTITIONS_TO_TXN, END_TXN } from "./wire/api.js";
 import type { ProducePartition } from "./wire/log-requests.js";
@@ -11,6 +11,7 @@ import {
   decodeEndTxn,
   encodeAddPartitionsToTxn,
   encodeEndTxn,
+  type PartitionCode,
   type TopicPartitions,
 } from "./wire/transaction-requests.js";
 
@@ -21,20 +22,22 @@ export interface Authority {
   readonly pair: ProducerPair;
 }
 
-/** What is left open after a write, to be settled before the session's next epoch. */
-export type Unsettled = "commit" | "abort";
-
-/** What became of a transaction, and in which state it leaves the session. */
-export interface TransactionReport {
+/** How a transaction ended, and in which state it leaves the session. Positions are the caller's to fill in. */
+export interface Ended {
   readonly outcome: WriteOutcome;
-  /** One for each batch, where it got that far. */
-  readonly produced: readonly Produced[];
   readonly mustRemint: boolean;
-  readonly unsettled: Unsettled | undefined;
+  /** The EndTxn that is still to be confirmed before the next epoch. */
+  readonly unsettled: "commit" | "abort" | undefined;
+}
+
+export interface TransactionReport extends Ended {
+  /** One for each batch, round by round, as far as it got. */
+  readonly produced: readonly Produced[];
 }
 
 /** A refusal before anything was written that is the caller's to know, such as a topic that does not exist. */
 export class TransactionRefused extends Error {
+  override readonly name = "TransactionRefused";
   readonly reason: KrabkaError;
   readonly mustRemint: boolean;
 
@@ -47,35 +50,45 @@ export class TransactionRefused extends Error {
 
 const asError = (error: Error | undefined): Error => error ?? new Error("No answer");
 
+const ended = (outcome: WriteOutcome, unsettled?: "commit" | "abort"): Ended => ({
+  outcome,
+  mustRemint: unsettled !== undefined,
+  unsettled,
+});
+
 /**
- * AddPartitionsToTxn, Produce to all leaders, EndTxn. Nothing can become visible before the commit request is on the
- * wire, so everything that fails earlier is `aborted`.
+ * AddPartitionsToTxn, Produce to all leaders at once, EndTxn. Each round holds at most one batch for a partition.
+ *
+ * Nothing can become visible before a commit request is on the wire.
  *
  * @throws {TransactionRefused}
  */
 export async function runTransaction(
   authority: Authority,
-  batches: readonly ProducePartition[],
+  rounds: readonly (readonly ProducePartition[])[],
   deadline: Deadline,
 ): Promise<TransactionReport> {
-  const opened = await addPartitions(authority, batches, deadline);
+  const opened = await addPartitions(authority, rounds[0] ?? [], deadline);
   if (opened.failure !== undefined) return { ...opened.failure, produced: [] };
-  const { results, lost } = await produceAll(
-    authority.map,
-    batches,
-    { transactionalId: authority.role, repeatable: true },
-    deadline,
-  );
-  const lostAnswer = opened.lost || lost;
-  const failed = results.find(({ status }) => status !== "written");
-  const ended =
-    failed === undefined || failed.status === "written"
+  const produced: Produced[] = [];
+  const options = { transactionalId: authority.role, repeatable: true };
+  let lostAnswer = opened.lost;
+  let failure: Failure | undefined;
+  for (const round of rounds) {
+    const { results, lost } = await produceAll(authority.map, round, options, deadline);
+    lostAnswer ||= lost;
+    produced.push(...results);
+    failure = results.find((result): result is Failure => result.status !== "written");
+    if (failure !== undefined) break;
+  }
+  const end =
+    failure === undefined
       ? await commitTransaction(authority, deadline)
-      : await abortAfter(authority, failed, deadline);
-  return { ...ended, produced: results, mustRemint: ended.mustRemint || lostAnswer };
+      : await abortAfter(authority, failure, deadline);
+  return { ...end, produced, mustRemint: end.mustRemint || (lostAnswer && end.outcome.status !== "fenced") };
 }
 
-type Ended = Omit<TransactionReport, "produced">;
+type Failure = Exclude<Produced, { status: "written" }>;
 
 const addPartitions = async (
   { map, role, pair }: Authority,
@@ -93,44 +106,44 @@ const addPartitions = async (
       encode: () => encodeAddPartitionsToTxn(role, pair, wanted),
       decode: decodeAddPartitionsToTxn,
     },
-    (partitions) => decisive(partitions.map(({ code }) => code)),
+    (partitions) => decisive(partitions).code,
     deadline,
   );
   const mayBeOpen = lost || doubtful;
-  const unsettled = mayBeOpen ? "abort" : undefined;
   if (answer === undefined) {
     const outcome: WriteOutcome = { status: "aborted", cause: asError(error) };
-    return { failure: { outcome, mustRemint: mayBeOpen, unsettled }, lost };
+    return { failure: ended(outcome, mayBeOpen ? "abort" : undefined), lost };
   }
-  const code = decisive(answer.map((partition) => partition.code));
+  const { code, topic, partition } = decisive(answer);
   if (code === NONE) return { failure: undefined, lost };
-  const refused = answer.find((partition) => partition.code === code);
-  const cause = errorOf(code, `Adding ${refused?.topic}-${refused?.partition} to the transaction`);
+  const cause = errorOf(code, `Adding ${topic}-${partition} to the transaction`);
   switch (meaningOf(code)) {
     case "fenced":
-      return { failure: { outcome: { status: "fenced", cause }, mustRemint: false, unsettled: undefined }, lost };
+      return { failure: ended({ status: "fenced", cause }), lost };
     case "refused":
-      map.forgetTopic(refused?.topic ?? "");
+      map.forgetTopic(topic);
       throw new TransactionRefused(cause, mayBeOpen);
     default:
-      return { failure: { outcome: { status: "aborted", cause }, mustRemint: true, unsettled: "abort" }, lost };
+      return { failure: ended({ status: "aborted", cause }, "abort"), lost };
   }
 };
 
-const OPERATION_NOT_ATTEMPTED = 55;
-
 /** Partitions are added all or none; those that stood back for another one's error carry 55. */
-const decisive = (codes: readonly number[]): number =>
-  codes.find((code) => code !== NONE && code !== OPERATION_NOT_ATTEMPTED) ??
-  codes.find((code) => code !== NONE) ??
-  NONE;
+const decisive = (partitions: readonly PartitionCode[]): PartitionCode =>
+  partitions.find(({ code }) => code !== NONE && code !== OPERATION_NOT_ATTEMPTED) ??
+  partitions.find(({ code }) => code !== NONE) ??
+  partitions[0] ?? { topic: "", partition: -1, code: NONE };
 
-const endTransaction = ({ map, role, pair }: Authority, commit: boolean, deadline: Deadline) =>
+const endTransaction = (
+  { map, role, pair }: Authority,
+  commit: boolean,
+  deadline: Deadline,
+): Promise<CoordinatorResult<number>> =>
   askCoordinator(
     map,
     role,
-    { api: END_TXN, encode: () => encodeEndTxn(role, pair, commit), decode: (from) => ({ code: decodeEndTxn(from) }) },
-    ({ code }) => code,
+    { api: END_TXN, encode: () => encodeEndTxn(role, pair, commit), decode: decodeEndTxn },
+    (code) => code,
     deadline,
   );
 
@@ -148,62 +161,56 @@ export async function commitTransaction(
   const { answer, error, lost, doubtful } = await endTransaction(authority, true, deadline);
   const mayHaveCommitted = earlierDoubt || lost || doubtful;
   if (answer === undefined) {
-    const cause = asError(error);
-    return mayHaveCommitted
-      ? { outcome: { status: "unknown", cause }, mustRemint: true, unsettled: "commit" }
-      : { outcome: { status: "aborted", cause }, mustRemint: true, unsettled: "abort" };
+    return ended({ status: "unknown", cause: asError(error) }, mayHaveCommitted ? "commit" : "abort");
   }
-  if (answer.code === NONE) {
+  if (answer === NONE) {
     return { outcome: { status: "committed", positions: [] }, mustRemint: lost || doubtful, unsettled: undefined };
   }
-  const cause = errorOf(answer.code, "Committing the transaction");
-  switch (meaningOf(answer.code)) {
+  const cause = errorOf(answer, "Committing the transaction");
+  switch (meaningOf(answer)) {
     case "fenced":
       // A rival may have minted after the commit whose answer was lost, so the refusal proves nothing about it.
       return mayHaveCommitted
         ? { outcome: { status: "unknown", cause }, mustRemint: true, unsettled: undefined }
-        : { outcome: { status: "fenced", cause }, mustRemint: false, unsettled: undefined };
+        : ended({ status: "fenced", cause });
     case "refused-transaction":
-      return { outcome: { status: "aborted", cause }, mustRemint: true, unsettled: "abort" };
+      return ended({ status: "aborted", cause }, "abort");
     case "refused":
       return mayHaveCommitted
-        ? { outcome: { status: "unknown", cause }, mustRemint: true, unsettled: "commit" }
-        : { outcome: { status: "aborted", cause }, mustRemint: true, unsettled: "abort" };
+        ? ended({ status: "unknown", cause }, "commit")
+        : ended({ status: "aborted", cause }, "abort");
     default:
-      return { outcome: { status: "unknown", cause }, mustRemint: true, unsettled: "commit" };
+      return ended({ status: "unknown", cause }, "commit");
   }
 }
 
-const abortAfter = async (
-  authority: Authority,
-  failed: Exclude<Produced, { status: "written" }>,
-  deadline: Deadline,
-): Promise<Ended> => {
-  const cause = failed.error;
-  if (FencedError.is(cause)) {
-    return { outcome: { status: "fenced", cause }, mustRemint: false, unsettled: undefined };
-  }
-  const aborted = await abortTransaction(authority, deadline);
-  if (aborted.fenced !== undefined) {
-    const fenced = new FencedError(aborted.fenced.message, { cause });
-    return { outcome: { status: "fenced", cause: fenced }, mustRemint: false, unsettled: undefined };
+const abortAfter = async (authority: Authority, failure: Failure, deadline: Deadline): Promise<Ended> => {
+  const cause = failure.error;
+  if (FencedError.is(cause)) return ended({ status: "fenced", cause });
+  const { confirmed, fenced } = await abortTransaction(authority, deadline);
+  if (fenced !== undefined) return ended({ status: "fenced", cause: new FencedError(fenced.message, { cause }) });
+  if (confirmed === "no") {
+    // The interface calls a write unknown that ran into its limit after something was sent; settling it says aborted.
+    return ended({ status: failure.status === "ended" ? "unknown" : "aborted", cause }, "abort");
   }
   // A batch that may have been written leaves the next sequence number open; a new epoch starts at 0.
-  return {
-    outcome: { status: "aborted", cause },
-    mustRemint: failed.doubtful || !aborted.clean,
-    unsettled: aborted.clean ? undefined : "abort",
-  };
+  const mustRemint = failure.doubtful || confirmed === "after-doubt";
+  return { outcome: { status: "aborted", cause }, mustRemint, unsettled: undefined };
 };
 
-/** EndTxn(abort); `clean` when the coordinator confirmed it at the first attempt or had nothing open. */
+/**
+ * EndTxn(abort). `after-doubt`: confirmed, but an earlier attempt may still arrive.
+ */
 export async function abortTransaction(
   authority: Authority,
   deadline: Deadline,
-): Promise<{ readonly clean: boolean; readonly fenced: Error | undefined }> {
+): Promise<{ readonly confirmed: "yes" | "after-doubt" | "no"; readonly fenced: Error | undefined }> {
   const { answer, lost, doubtful } = await endTransaction(authority, false, deadline);
-  if (answer === undefined) return { clean: false, fenced: undefined };
-  if (answer.code === NONE) return { clean: !lost && !doubtful, fenced: undefined };
-  const fenced = meaningOf(answer.code) === "fenced" ? errorOf(answer.code, "Aborting the transaction") : undefined;
-  return { clean: false, fenced };
+  if (answer === undefined) return { confirmed: "no", fenced: undefined };
+  const meaning = meaningOf(answer);
+  if (answer === NONE) return { confirmed: lost || doubtful ? "after-doubt" : "yes", fenced: undefined };
+  // Nothing is open: it was ended before, or never began.
+  if (meaning === "refused-transaction") return { confirmed: "after-doubt", fenced: undefined };
+  const fenced = meaning === "fenced" ? errorOf(answer, "Aborting the transaction") : undefined;
+  return { confirmed: "no", fenced };
 }

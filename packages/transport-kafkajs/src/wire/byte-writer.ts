@@ -72,7 +72,7 @@ export class ByteWriter {
   uvarint(value: number): this {
     let rest = value >>> 0;
     while (rest > 0x7f) {
-      this.int8(((rest & 0x7f) | 0x80) << 24 >> 24);
+      this.int8((((rest & 0x7f) | 0x80) << 24) >> 24);
       rest >>>= 7;
     }
     return this.int8(rest);
@@ -87,7 +87,7 @@ export class ByteWriter {
   varlong(value: bigint): this {
     let rest = BigInt.asUintN(64, (value << 1n) ^ (value >> 63n));
     while (rest > 0x7fn) {
-      this.int8((Number(rest & 0x7fn) | 0x80) << 24 >> 24);
+      this.int8(((Number(rest & 0x7fn) | 0x80) << 24) >> 24);
       rest >>= 7n;
     }
     return this.int8(Number(rest));

@@ -16,7 +16,11 @@ export const decodeApiVersions = (from: ByteReader): { readonly code: number; re
 export const encodeMetadata = (topics: readonly string[]): Buffer => {
   const to = new ByteWriter();
   // Auto-creation would make a topic with the broker's default clean-up policy.
-  return to.array(topics, (topic) => to.string(topic)).boolean(false).boolean(false).boolean(false).bytes;
+  return to
+    .array(topics, (topic) => to.string(topic))
+    .boolean(false)
+    .boolean(false)
+    .boolean(false).bytes;
 };
 
 export interface BrokerAddress {

@@ -165,8 +165,7 @@ const decodeBatch = async (bytes: Buffer, decompress: Decompress): Promise<Fetch
       logAtMs: stampedByLog ? bytes.readBigInt64BE(35) : undefined,
     };
     const records = decodeRecords(plain, bytes.readInt32BE(57), baseOffset, clock);
-    const content =
-      (attributes & CONTROL) !== 0 ? decodeControl(records) : ({ kind: "records", records } as const);
+    const content = (attributes & CONTROL) !== 0 ? decodeControl(records) : ({ kind: "records", records } as const);
     return { ...head, content };
   } catch (thrown) {
     return { ...head, content: { kind: "malformed", error: asError(thrown) } };
