@@ -6,6 +6,11 @@ const commands = {
     await build("tooling/kafka");
     return node("tooling/kafka/dist/main.js", args);
   },
+  bench: async (args) => {
+    await install(["krabka-workspace", "@krabka/tooling-bench..."]);
+    await build("tooling/bench");
+    return node("tooling/bench/dist/main.js", args);
+  },
   conformance: async ([transport, ...args]) => {
     const folder = `packages/transport-${transport}/kafka-test/conformance`;
     if (!/^(kafkajs)$/.test(transport ?? "")) {

@@ -36,7 +36,9 @@ for (const project of ["unit", "kafka"]) {
   count.skipped += numPendingTests;
   if (code !== 0) sound = false;
   // A file that could not even be loaded has no test that failed.
-  const empty = testResults.filter(({ assertionResults }) => !assertionResults.some(({ status }) => status === "passed"));
+  const empty = testResults.filter(
+    ({ assertionResults }) => !assertionResults.some(({ status }) => status === "passed"),
+  );
   for (const { name } of empty) console.error(`No test passed in ${name}`);
   if (empty.length > 0 || numPassedTests === 0) {
     console.error(`Tests of the project "${project}" did not run; that counts as a failure`);

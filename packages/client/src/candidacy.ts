@@ -82,6 +82,7 @@ export class Candidacy {
   async win(limit: Limit): Promise<Victory> {
     let tried = false;
     try {
+      await this.#retrying(limit, () => this.#requirePermission(limit));
       await this.#retrying(limit, () => this.#view.sync({ signal: limit.signal, timeoutMs: limit.restMs }));
       for (;;) {
         limit.throwIfReached();
@@ -104,6 +105,12 @@ export class Candidacy {
       if (tried && !(error instanceof DuplicateMemberError)) await this.#withdraw();
       throw error;
     }
+  }
+
+  /** A member without rights on the role's transactional id is told before it stands in anybody's way. */
+  async #requirePermission(limit: Limit): Promise<void> {
+    if (!this.#transport.capabilities.describe.supported) return;
+    await this.#transport.describe(this.#registrar.role, { signal: limit.signal, timeoutMs: limit.restMs });
   }
 
   /** The decision for the current state; before the first registration of this candidacy it is to register. */
