@@ -101,6 +101,39 @@ export const ambiguityTests: readonly ConformanceTest[] = [
     },
   },
   {
+    title: "a commit whose answer was lost before a rival's mint is not called fenced or aborted",
+    needs: ["loseAnswers", "holdRequests"],
+    run: async (bench) => {
+      const topic = await bench.topic();
+      const role = bench.role();
+      const session = await bench.mint(await bench.faultyTransport(), role);
+      await bench.harness.injectFault({ api: "EndTxn", effect: "lose-answer" });
+      const repeated = await bench.harness.injectFault({ api: "EndTxn", effect: "hold-request" });
+      const commit = session.commit([command(topic, "there")], { timeoutMs: bench.harness.patienceMs });
+      await repeated.hit;
+      await bench.mint(await bench.transport(), role);
+      await repeated.release();
+      expect(["committed", "unknown"]).toContain((await commit).status);
+      expect(await bench.decidedValues(topic)).toEqual(["there"]);
+    },
+  },
+  {
+    title: "an append whose answer was lost before a rival's first record is not called fenced or aborted",
+    needs: ["loseAnswers", "holdRequests", "fencedAppend"],
+    run: async (bench) => {
+      const role = bench.role();
+      const session = await bench.mint(await bench.faultyTransport(), role);
+      await bench.harness.injectFault({ api: "Produce", effect: "lose-answer" });
+      const repeated = await bench.harness.injectFault({ api: "Produce", effect: "hold-request" });
+      const append = bench.writeLease(session, { timeoutMs: bench.harness.patienceMs });
+      await repeated.hit;
+      positionsOf(await bench.writeLease(await bench.mint(await bench.transport(), role)));
+      await repeated.release();
+      expect(["committed", "unknown"]).toContain((await append).status);
+      expect((await bench.harness.readCommitted(bench.home(role))).length).toBe(2);
+    },
+  },
+  {
     title: "a remint that arrives after a rival's mint is refused and leaves the rival alone",
     needs: ["holdRequests", "conditionalRemint"],
     run: async (bench) => {

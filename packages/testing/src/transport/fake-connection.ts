@@ -1,4 +1,12 @@
-import { type AbortSignalLike, type CallOptions, type Clock, KrabkaError, type Timer } from "@krabka/core";
+import {
+  type AbortSignalLike,
+  type CallOptions,
+  type Clock,
+  FencedError,
+  KrabkaError,
+  type Role,
+  type Timer,
+} from "@krabka/core";
 import type { FakeCluster } from "../cluster/fake-cluster.js";
 import {
   type Answer,
@@ -211,6 +219,9 @@ export const FENCE_CODES: ReadonlySet<number> = new Set([
   KafkaCode.PRODUCER_FENCED,
   KafkaCode.INVALID_PRODUCER_ID_MAPPING,
 ]);
+
+export const fencedError = (what: string, code: number, role: Role): FencedError =>
+  new FencedError(`The broker refused ${what}: the pair is dead (code ${code})`, { role });
 
 /** The error for a refusal that has nothing to do with the writer's authority. */
 export const refusalError = (what: string, code: number): KrabkaError => {
