@@ -13,7 +13,7 @@ if (major < 20 || (major === 20 && minor < 19)) {
 }
 
 /** Runs a command in the repository and resolves with its exit code; signals reach it through the terminal's group. */
-export function run(command, args, { quiet = false, env = {} } = {}) {
+function run(command, args, { quiet = false, env = {} } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       cwd: root,
@@ -40,11 +40,12 @@ export async function must(command, args, options) {
   if (code !== 0) process.exit(code);
 }
 
-const bin = (name) => join(root, "node_modules", ".bin", name);
+export const { packageManager } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+
+export const toolPath = (name) => join(root, "node_modules", ".bin", name);
 
 /** The packages whose dependencies a step needs, as pnpm filters; none means all. */
 export async function install(filters = []) {
-  const { packageManager } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   const stamp = stampOf(filters);
   if (stamp.isCurrent()) return;
   const selection = filters.flatMap((filter) => ["--filter", filter]);
@@ -80,7 +81,7 @@ function stampOf(filters) {
 }
 
 /** Compiles packages and what they depend on. */
-export const build = (...folders) => must(bin("tsc"), ["-b", ...folders]);
+export const build = (...folders) => must(toolPath("tsc"), ["-b", ...folders]);
 
 /** All folders with a package that is compiled. */
 export const compiled = () =>
@@ -92,4 +93,4 @@ export const compiled = () =>
   );
 
 export const node = (script, args = [], options = {}) => run(process.execPath, [script, ...args], options);
-export const tool = (name, args = [], options = {}) => run(bin(name), args, options);
+export const tool = (name, args = [], options = {}) => run(toolPath(name), args, options);

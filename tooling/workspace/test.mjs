@@ -1,7 +1,8 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { build, compiled, install, must, root, tool } from "./steps.mjs";
+import { checkPacked } from "./packed.mjs";
+import { build, compiled, install, must, tool, toolPath } from "./steps.mjs";
 
 // Everything that must hold before a change lands. The last line is what the test runner counted.
 await install();
@@ -13,8 +14,10 @@ const checks = [
 ];
 for (const [name, args] of checks) {
   console.log(`> ${name} ${args.join(" ")}`);
-  await must(join(root, "node_modules", ".bin", name), args);
+  await must(toolPath(name), args);
 }
+console.log("> the packages as they would be published");
+await checkPacked();
 
 const folder = mkdtempSync(join(tmpdir(), "krabka-test-"));
 const count = { passed: 0, failed: 0, skipped: 0 };
