@@ -1,6 +1,6 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, isAbsolute, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -12,11 +12,11 @@ export async function scratch(): Promise<{ readonly directory: string; readonly 
   return { directory, remove: () => rm(directory, { recursive: true, force: true }) };
 }
 
-/** Makes a script in this folder runnable by a plain Node process, from the sources. */
+/** Makes a script, by default of this folder, runnable by a plain Node process, from the sources. */
 export async function bundle(script: string, into: string): Promise<string> {
-  const outfile = join(into, script.replace(/\.ts$/, ".mjs"));
+  const outfile = join(into, basename(script).replace(/\.ts$/, ".mjs"));
   await build({
-    entryPoints: [path(script)],
+    entryPoints: [isAbsolute(script) ? script : path(script)],
     outfile,
     bundle: true,
     platform: "node",
