@@ -1,3 +1,4 @@
+import { readInt16, readInt64, writeInt16, writeInt64 } from "./big-endian.js";
 import { KrabkaError } from "./errors.js";
 import { MAX_EPOCH, MAX_INT64, MIN_INT64 } from "./fencing-token.js";
 import { MAX_NAME_BYTES, type MemberId, nameBytes, type Role } from "./names.js";
@@ -19,11 +20,8 @@ export const ATTRIBUTES_HEADER = "krabka-attributes";
 /** Largest value of the attributes header. */
 export const MAX_ATTRIBUTES_BYTES = 4096;
 
-const view = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-
 const writeName = (bytes: Uint8Array, at: number, name: string, length: number): number => {
-  bytes[at] = length >> 8;
-  bytes[at + 1] = length & 0xff;
+  writeInt16(bytes, at, length);
   return writeUtf8(bytes, at + 2, name);
 };
 
@@ -47,7 +45,7 @@ const encodeRegistration = (member: string, registeredAtMs: bigint): Uint8Array 
   const length = nameBytes("member id", member);
   const bytes = new Uint8Array(12 + length);
   const at = writeName(bytes, 2, member, length);
-  view(bytes).setBigInt64(at, int64("registeredAtMs", registeredAtMs));
+  writeInt64(bytes, at, int64("registeredAtMs", registeredAtMs));
   return bytes;
 };
 
@@ -59,11 +57,10 @@ const encodeLease = (lease: Extract<CoordinationEntry, { kind: "lease" }>): Uint
   const length = nameBytes("member id", lease.member);
   const bytes = new Uint8Array(30 + length);
   const at = writeName(bytes, 2, lease.member, length);
-  const data = view(bytes);
-  data.setBigInt64(at, int64("producerId", producerId, 0n));
-  data.setInt16(at + 8, epoch);
-  data.setBigInt64(at + 10, int64("grantedAtMs", lease.grantedAtMs));
-  data.setBigInt64(at + 18, int64("deadlineMs", lease.deadlineMs));
+  writeInt64(bytes, at, int64("producerId", producerId, 0n));
+  writeInt16(bytes, at + 8, epoch);
+  writeInt64(bytes, at + 10, int64("grantedAtMs", lease.grantedAtMs));
+  writeInt64(bytes, at + 18, int64("deadlineMs", lease.deadlineMs));
   return bytes;
 };
 
@@ -132,13 +129,11 @@ const malformed = (what: string): KrabkaError => new KrabkaError("MALFORMED_RECO
 class Cursor {
   at = 0;
   readonly #bytes: Uint8Array;
-  readonly #data: DataView;
   readonly #what: string;
 
   constructor(what: string, bytes: Uint8Array) {
     this.#what = what;
     this.#bytes = bytes;
-    this.#data = view(bytes);
   }
 
   #take(size: number): number {
@@ -151,11 +146,11 @@ class Cursor {
   }
 
   int16(): number {
-    return this.#data.getInt16(this.#take(2));
+    return readInt16(this.#bytes, this.#take(2));
   }
 
   int64(): bigint {
-    return this.#data.getBigInt64(this.#take(8));
+    return readInt64(this.#bytes, this.#take(8));
   }
 
   string(): string {
