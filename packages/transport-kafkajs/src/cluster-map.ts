@@ -13,12 +13,15 @@ export interface Leader {
   readonly leaderEpoch: number;
 }
 
+/** Partitions may be added to a topic, and a key belongs where the newest count puts it. */
+const TOPIC_AGE_MS = 300_000;
+
 /** Leaders and coordinators: looked up once, kept until an answer says that they moved. */
 export class ClusterMap {
   readonly #wire: Wire;
   readonly #clock: Clock;
   readonly #requestTimeoutMs: number;
-  readonly #topics = new Map<string, TopicMetadata>();
+  readonly #topics = new Map<string, TopicMetadata & { readonly knownAtMs: number }>();
   readonly #coordinators = new Map<Role, number>();
   readonly #refreshing = new Map<string, Promise<ClusterMetadata>>();
 
@@ -66,7 +69,7 @@ export class ClusterMap {
    */
   async topic(topic: string, deadline: Deadline): Promise<TopicMetadata> {
     const known = this.#topics.get(topic);
-    if (known !== undefined) return known;
+    if (known !== undefined && this.#clock.monotonicMs() - known.knownAtMs < TOPIC_AGE_MS) return known;
     const found = await this.refresh(topic, deadline);
     if (found === undefined) throw new KrabkaError("UNKNOWN_TOPIC", `Topic ${JSON.stringify(topic)} does not exist`);
     return found;
@@ -104,7 +107,7 @@ export class ClusterMap {
       const found = topics.find((candidate) => candidate.topic === topic);
       const code = found?.code ?? UNKNOWN_TOPIC_OR_PARTITION;
       if (found !== undefined && code === NONE) {
-        this.#topics.set(topic, found);
+        this.#topics.set(topic, { ...found, knownAtMs: this.#clock.monotonicMs() });
         return found;
       }
       this.#topics.delete(topic);

@@ -1,8 +1,8 @@
 import { type CallOptions, type FeedListener, KrabkaError, type Role, type RoleFeed } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
-import { Backoff, type Deadline } from "./deadline.js";
+import type { Deadline } from "./deadline.js";
 import { LeaderPoller, type PollerOwner } from "./leader-poller.js";
-import { type Follower, PartitionReader } from "./partition-reader.js";
+import { type Follower, PartitionReader, type ReaderContext } from "./partition-reader.js";
 import type { Decompress } from "./wire/record-batch.js";
 import type { Wire } from "./wire-connection.js";
 
@@ -18,12 +18,12 @@ export class CoordinationReader implements PollerOwner {
   readonly #readers = new Map<number, PartitionReader>();
   readonly #pollers = new Map<number, LeaderPoller>();
   readonly #closing = new AbortController();
-  /** Longest pause in reading after which tombstones can't have been cleaned away unread. */
-  staleAfterMs = Number.POSITIVE_INFINITY;
+  readonly #context: ReaderContext;
 
-  constructor(wire: Wire, map: ClusterMap, topic: string, decompress: Decompress) {
+  constructor(wire: Wire, context: ReaderContext, topic: string, decompress: Decompress) {
     this.#wire = wire;
-    this.#map = map;
+    this.#context = context;
+    this.#map = context.map;
     this.#topic = topic;
     this.#decompress = decompress;
   }
@@ -31,7 +31,7 @@ export class CoordinationReader implements PollerOwner {
   follow(role: Role, partition: number, listener: FeedListener): RoleFeed {
     let reader = this.#readers.get(partition);
     if (reader === undefined) {
-      reader = new PartitionReader(this.#map, this.#topic, partition, () => this.staleAfterMs);
+      reader = new PartitionReader(this.#context, this.#topic, partition);
       this.#readers.set(partition, reader);
       void this.#locate(reader, false);
     }
@@ -84,7 +84,6 @@ export class CoordinationReader implements PollerOwner {
 
   /** Finds the partition's leader and hands the reader to its poller; goes on until it did or reading ends. */
   async #locate(reader: PartitionReader, moved: boolean, findStart = false): Promise<void> {
-    const backoff = new Backoff(5, 250);
     const signal = this.#closing.signal;
     const missingSinceMs = this.#map.clock.monotonicMs();
     let ask = moved;
@@ -92,7 +91,7 @@ export class CoordinationReader implements PollerOwner {
       const deadline = this.#map.deadline({ signal });
       try {
         if (ask) {
-          await deadline.pause(backoff.next());
+          await deadline.pause(reader.retry.next());
           this.#map.forgetTopic(this.#topic);
         }
         reader.leader = await this.#map.leaderOf(this.#topic, reader.partition, deadline);

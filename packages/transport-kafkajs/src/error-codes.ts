@@ -96,6 +96,7 @@ export const NONE = 0;
 export const OFFSET_OUT_OF_RANGE = 1;
 export const UNKNOWN_TOPIC_OR_PARTITION = 3;
 export const TOPIC_ALREADY_EXISTS = 36;
+export const INVALID_TXN_STATE = 48;
 export const CONCURRENT_TRANSACTIONS = 51;
 export const OPERATION_NOT_ATTEMPTED = 55;
 export const TRANSACTIONAL_ID_NOT_FOUND = 105;

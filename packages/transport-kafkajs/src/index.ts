@@ -1,2 +1,8 @@
 // For users.
-export { DEFAULT_TOPIC, KafkaJsTransport, type KafkaJsTransportOptions, type LeaseRecords } from "./transport.js";
+export {
+  DEFAULT_TOPIC,
+  KafkaJsTransport,
+  type KafkaJsTransportOptions,
+  type LeaseRecords,
+  type TransportLogger,
+} from "./transport.js";

@@ -53,6 +53,8 @@ interface PoolBuilder {
 }
 
 const SASL_AUTHENTICATE_KEY = 36;
+/** How long one broker is waited for before the next is asked as well. */
+const NEXT_BROKER_AFTER_MS = 500;
 const NO_ANSWER_AFTER_MS = 2 ** 31 - 1;
 
 const missing = (what: string): KrabkaError =>
@@ -274,6 +276,7 @@ class Node {
 class KafkaJsWire implements Wire {
   readonly #builder: PoolBuilder;
   readonly #nodes = new Map<number, Node>();
+  readonly #left = new Set<Node>();
   #seed: Channel;
   #tried: string[] = [];
   #closed = false;
@@ -297,27 +300,38 @@ class KafkaJsWire implements Wire {
   async requestAny(request: WireRequest): Promise<ByteReader> {
     this.#refuseClosed();
     const known = [...this.#nodes.values()].map((node) => node.lane("write"));
-    const candidates = [...known.filter(({ isOpen }) => isOpen), ...known.filter(({ isOpen }) => !isOpen)];
+    const candidates = [...known.filter(({ isOpen }) => isOpen), ...known.filter(({ isOpen }) => !isOpen), this.#seed];
     this.#tried = [];
-    for (const channel of candidates) {
-      try {
-        return await channel.send(request);
-      } catch (error) {
-        if (!(error instanceof UnansweredError)) throw error;
+    return new Promise<ByteReader>((resolve, reject) => {
+      let open = 0;
+      let timer: NodeJS.Timeout | undefined;
+      const fail = (channel: Channel, error: unknown): void => {
+        open -= 1;
         this.#tried.push(channel.address);
-      }
-    }
-    this.#refuseClosed();
-    const seed = this.#seed;
-    try {
-      return await seed.send(request);
-    } catch (error) {
-      this.#tried.push(seed.address);
-      seed.close();
-      // The pool builder goes round the configured brokers, so the next attempt is at another one.
-      if (!this.#closed) this.#seed = new Channel(this.#builder, undefined);
-      throw error;
-    }
+        if (channel === this.#seed) this.#replaceSeed();
+        if (!(error instanceof UnansweredError) || (open === 0 && candidates.length === 0)) {
+          clearTimeout(timer);
+          reject(error);
+        } else tryNext();
+      };
+      const tryNext = (): void => {
+        clearTimeout(timer);
+        const channel = candidates.shift();
+        if (channel === undefined) return;
+        open += 1;
+        // A silent broker must not keep the question from the others.
+        timer = setTimeout(tryNext, NEXT_BROKER_AFTER_MS);
+        channel.send(request).then(
+          (answer) => {
+            clearTimeout(timer);
+            candidates.length = 0;
+            resolve(answer);
+          },
+          (error: unknown) => fail(channel, error),
+        );
+      };
+      tryNext();
+    });
   }
 
   learn(brokers: readonly BrokerAddress[]): void {
@@ -325,7 +339,8 @@ class KafkaJsWire implements Wire {
     const listed = new Set(brokers.map(({ nodeId }) => nodeId));
     for (const [nodeId, node] of this.#nodes) {
       if (listed.has(nodeId)) continue;
-      node.close();
+      // Its connections may still carry an answer; nothing new is sent there.
+      this.#left.add(node);
       this.#nodes.delete(nodeId);
     }
     for (const broker of brokers) {
@@ -335,15 +350,21 @@ class KafkaJsWire implements Wire {
       this.#nodes.set(broker.nodeId, new Node(this.#builder, broker));
     }
     // The configured address was only needed to find the brokers.
+    this.#replaceSeed();
+  }
+
+  /** The pool builder goes round the configured brokers, so the next one is another broker. */
+  #replaceSeed(): void {
     this.#seed.close();
-    this.#seed = new Channel(this.#builder, undefined);
+    if (!this.#closed) this.#seed = new Channel(this.#builder, undefined);
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     this.#seed.close();
-    for (const node of this.#nodes.values()) node.close();
+    for (const node of [...this.#nodes.values(), ...this.#left]) node.close();
     this.#nodes.clear();
+    this.#left.clear();
   }
 
   #refuseClosed(): void {

@@ -35,8 +35,10 @@ export class LeaderPoller {
   readonly #owner: PollerOwner;
   readonly #idle = new Set<PartitionReader>();
   readonly #busy = new Set<PartitionReader>();
-  #polling = false;
+  #loop: "stopped" | "between-polls" | "polling" = "stopped";
   #beside: Promise<void> | undefined;
+  /** The read beside the poll of partitions that are up to date; at most {@link BESIDE_WAIT_MS} long. */
+  #joining: Promise<void> | undefined;
 
   constructor(wire: Wire, map: ClusterMap, topic: string, nodeId: number, decompress: Decompress, owner: PollerOwner) {
     this.#wire = wire;
@@ -58,13 +60,17 @@ export class LeaderPoller {
   }
 
   #run(): void {
-    if (!this.#polling && this.#take("live").length > 0) void this.#poll();
-    if (this.#beside === undefined && this.#idle.size > 0) {
+    if (this.#loop === "stopped" && this.#take("live").length > 0) void this.#poll();
+    if (this.#beside === undefined && this.#needsBeside()) {
       this.#beside = this.#readBeside().finally(() => {
         this.#beside = undefined;
-        if (this.#idle.size > 0) this.#run();
+        this.#run();
       });
     }
+  }
+
+  #needsBeside(): boolean {
+    return this.#take("replaying").length > 0 || (this.#loop === "polling" && this.#take("live").length > 0);
   }
 
   #take(mode: ReadMode): PartitionReader[] {
@@ -72,32 +78,29 @@ export class LeaderPoller {
   }
 
   async #poll(): Promise<void> {
-    this.#polling = true;
-    try {
-      for (;;) {
-        // Those that are read beside the poll join the next one.
-        if (this.#busy.size > 0 && this.#take("replaying").length === 0) await this.#beside;
-        const readers = this.#take("live");
-        if (readers.length === 0) return;
-        await this.#fetch(readers, "live", "poll", POLL_WAIT_MS);
-      }
-    } finally {
-      this.#polling = false;
-      if (this.#idle.size > 0) this.#run();
+    this.#loop = "between-polls";
+    for (;;) {
+      // Those that are read beside the poll join the next one.
+      await this.#joining;
+      const readers = this.#take("live");
+      if (readers.length === 0) break;
+      this.#loop = "polling";
+      await this.#fetch(readers, "live", "poll", POLL_WAIT_MS);
+      this.#loop = "between-polls";
     }
+    this.#loop = "stopped";
+    this.#run();
   }
 
   async #readBeside(): Promise<void> {
-    for (;;) {
+    while (this.#needsBeside()) {
       const replaying = this.#take("replaying");
-      if (replaying.length > 0) {
-        await this.#fetch(replaying, "replaying", "replay", 0);
-        continue;
+      if (replaying.length > 0) await this.#fetch(replaying, "replaying", "replay", 0);
+      else {
+        this.#joining = this.#fetch(this.#take("live"), "live", "replay", BESIDE_WAIT_MS);
+        await this.#joining;
+        this.#joining = undefined;
       }
-      if (!this.#polling) return;
-      const waiting = this.#take("live");
-      if (waiting.length === 0) return;
-      await this.#fetch(waiting, "live", "replay", BESIDE_WAIT_MS);
     }
   }
 

@@ -8,6 +8,13 @@ import { decodeListOffsets, encodeListOffsets, type FetchedPartition, type LogEn
 import type { FetchedBatch } from "./wire/record-batch.js";
 import { UnansweredError } from "./wire-connection.js";
 
+export interface ReaderContext {
+  readonly map: ClusterMap;
+  /** Longest pause in reading after which tombstones can't have been cleaned away unread. */
+  readonly staleAfterMs: () => number;
+  readonly warn: (message: string, error: unknown) => void;
+}
+
 /** One feed of a role. */
 export interface Follower {
   readonly role: Role;
@@ -45,7 +52,7 @@ export class PartitionReader {
   readonly topic: string;
   readonly partition: number;
   readonly #map: ClusterMap;
-  readonly #staleAfterMs: () => number;
+  readonly #context: ReaderContext;
   readonly #followers = new Set<Follower>();
   readonly #waiters = new Set<EndWaiter>();
   #view = new PartitionView();
@@ -59,12 +66,14 @@ export class PartitionReader {
   #askingEnd: Promise<bigint> | undefined;
   readonly #closing = new AbortController();
   leader: Leader | undefined;
+  /** Grows from failure to failure, until an answer comes. */
+  readonly retry = new Backoff(5, 250);
 
-  constructor(map: ClusterMap, topic: string, partition: number, staleAfterMs: () => number) {
-    this.#map = map;
+  constructor(context: ReaderContext, topic: string, partition: number) {
+    this.#context = context;
+    this.#map = context.map;
     this.topic = topic;
     this.partition = partition;
-    this.#staleAfterMs = staleAfterMs;
   }
 
   get mode(): ReadMode {
@@ -159,6 +168,7 @@ export class PartitionReader {
     }
     this.#failingSinceMs = undefined;
     this.#reported = false;
+    this.retry.reset();
     this.#readAt = this.#now();
     const applied =
       mode === "replaying" ? this.#view.applyDecided(batches, fetched.aborted) : this.#view.applyLive(batches);
@@ -196,6 +206,7 @@ export class PartitionReader {
     this.#failingSinceMs ??= nowMs;
     if (this.#reported || this.#ended !== undefined || nowMs - this.#failingSinceMs < REPORT_AFTER_MS) return;
     this.#reported = true;
+    this.#context.warn(`Reading ${this.topic}-${this.partition} fails and is retried`, error);
     this.#each((listener) => listener.onError(error));
   }
 
@@ -222,15 +233,15 @@ export class PartitionReader {
   #attach(follower: Follower): void {
     if (!this.#followers.has(follower)) return;
     follower.attached = true;
-    const { role, listener } = follower;
-    const records = this.#view.recordsOf(role);
-    if (records.length > 0) listener.onRecords(records);
-    const uncommitted = this.#view.uncommittedOf(role);
-    if (uncommitted.length > 0 && this.#followers.has(follower)) listener.onUncommitted(uncommitted);
+    const records = this.#view.recordsOf(follower.role);
+    if (records.length > 0) this.#call(follower, (listener) => listener.onRecords(records));
+    const uncommitted = this.#view.uncommittedOf(follower.role);
+    if (uncommitted.length > 0) this.#call(follower, (listener) => listener.onUncommitted(uncommitted));
     for (const { offset, error } of this.#malformed) {
-      if (this.#followers.has(follower)) listener.onMalformed(offset, error);
+      this.#call(follower, (listener) => listener.onMalformed(offset, error));
     }
-    if (this.#ended !== undefined && this.#followers.has(follower)) listener.onError(this.#ended);
+    const ended = this.#ended;
+    if (ended !== undefined) this.#call(follower, (listener) => listener.onError(ended));
   }
 
   #give({ committed, uncommitted, malformed }: Applied): void {
@@ -249,9 +260,16 @@ export class PartitionReader {
   }
 
   #each(call: (listener: FeedListener, role: Role) => void): void {
-    for (const follower of [...this.#followers]) {
-      // A listener may close another one.
-      if (follower.attached && this.#followers.has(follower)) call(follower.listener, follower.role);
+    for (const follower of [...this.#followers]) if (follower.attached) this.#call(follower, call);
+  }
+
+  #call(follower: Follower, call: (listener: FeedListener, role: Role) => void): void {
+    // A listener may have closed this or another feed.
+    if (!this.#followers.has(follower)) return;
+    try {
+      call(follower.listener, follower.role);
+    } catch (error) {
+      this.#context.warn(`A listener of role ${JSON.stringify(follower.role)} threw`, error);
     }
   }
 
@@ -273,7 +291,7 @@ export class PartitionReader {
     if (readAt === undefined) return false;
     const now = this.#now();
     // Monotonic time stands still while the machine is suspended, wall time may be stepped: the longer one counts.
-    return Math.max(now.wallMs - readAt.wallMs, now.monotonicMs - readAt.monotonicMs) > this.#staleAfterMs();
+    return Math.max(now.wallMs - readAt.wallMs, now.monotonicMs - readAt.monotonicMs) > this.#context.staleAfterMs();
   }
 
   #logStartMoved(logStart: bigint): boolean {

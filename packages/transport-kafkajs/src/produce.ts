@@ -1,7 +1,7 @@
 import type { ClusterMap } from "./cluster-map.js";
 import { Backoff, type Deadline } from "./deadline.js";
-import { errorOf, meaningOf, NONE } from "./error-codes.js";
-import { endsAtOnce, exchange } from "./exchange.js";
+import { errorOf, INVALID_TXN_STATE, meaningOf, NONE } from "./error-codes.js";
+import { endsAtOnce, exchange, MarkerBackoff } from "./exchange.js";
 import { PRODUCE } from "./wire/api.js";
 import { decodeProduce, encodeProduce, type ProduceAnswer, type ProducePartition } from "./wire/log-requests.js";
 
@@ -48,6 +48,9 @@ export async function produceAll(
 ): Promise<ProducedAll> {
   const results: Produced[] = new Array(batches.length);
   const backoff = new Backoff(5, 100);
+  const markers = new MarkerBackoff();
+  // The partition refuses an append beside the pair's own transaction, whose marker comes shortly after its commit.
+  let awaitsMarker = false;
   let lost = false;
   let pending: Pending[] = batches.map((batch, index) => ({ index, batch, doubtful: false, last: undefined }));
 
@@ -62,7 +65,9 @@ export async function produceAll(
     if (meaning === "moved" || meaning === "doubtful") map.forgetTopic(entry.batch.topic);
     entry.last = error;
     if (meaning === "doubtful" || meaning === "unknown") entry.doubtful = true;
-    const again = meaning === "moved" || meaning === "busy" || (meaning === "doubtful" && options.repeatable);
+    const marker = code === INVALID_TXN_STATE && options.transactionalId === null;
+    awaitsMarker ||= marker;
+    const again = marker || meaning === "moved" || meaning === "busy" || (meaning === "doubtful" && options.repeatable);
     if (!again) results[entry.index] = { status: "refused", code, error, doubtful: entry.doubtful };
     return !again;
   };
@@ -107,7 +112,8 @@ export async function produceAll(
       }
       pending = (await Promise.all([...groups].map(([nodeId, group]) => send(nodeId, group)))).flat();
       if (pending.length === 0) return { results, lost };
-      await deadline.pause(backoff.next());
+      await deadline.pause(awaitsMarker ? markers.next() : backoff.next());
+      awaitsMarker = false;
     } catch (thrown) {
       const error = thrown instanceof Error ? thrown : new Error(String(thrown));
       for (const entry of pending) {

@@ -44,12 +44,18 @@ export interface KafkaJsTransportOptions {
   readonly partitions?: number | undefined;
   /** Used when the topic is created. @default 3, or the number of brokers where that is smaller */
   readonly replicationFactor?: number | undefined;
-  /** @default "auto": appends, which every supported broker takes */
+  /** @default "auto": appends, until a broker refuses one as unsupported */
   readonly leaseRecords?: LeaseRecords | undefined;
   /** How long a broker may stay silent before its connection is given up. Calls without a limit take this one. @default 5000 */
   readonly requestTimeoutMs?: number | undefined;
   /** @default the machine's clocks */
   readonly clock?: Clock | undefined;
+  /** Is told of reading that fails for a while, and of listeners that throw. @default none; kafkajs logs by itself */
+  readonly logger?: TransportLogger | undefined;
+}
+
+export interface TransportLogger {
+  warn(message: string, details: object): void;
 }
 
 export const DEFAULT_TOPIC = "__coordination_state";
@@ -77,6 +83,8 @@ export class KafkaJsTransport implements Transport {
   readonly #leaseRecords: LeaseRecords;
   readonly #sessions = new Set<WriterSession>();
   readonly #closing = new AbortController();
+  #staleAfterMs = Number.POSITIVE_INFINITY;
+  #appendRefusal: string | undefined;
   #preparing: Promise<Prepared> | undefined;
   #closed: Promise<void> | undefined;
 
@@ -99,7 +107,13 @@ export class KafkaJsTransport implements Transport {
     this.#leaseRecords = options.leaseRecords ?? "auto";
     this.#wire = openWire(options.kafka, requestTimeoutMs);
     this.#map = new ClusterMap(this.#wire, options.clock ?? systemClock, requestTimeoutMs);
-    this.#reader = new CoordinationReader(this.#wire, this.#map, this.#topic, decompress);
+    const { logger } = options;
+    const context = {
+      map: this.#map,
+      staleAfterMs: () => this.#staleAfterMs,
+      warn: (message: string, error: unknown) => logger?.warn(message, { error }),
+    };
+    this.#reader = new CoordinationReader(this.#wire, context, this.#topic, decompress);
   }
 
   get capabilities(): TransportCapabilities {
@@ -163,6 +177,9 @@ export class KafkaJsTransport implements Transport {
           role,
           transactionTimeoutMs,
           fencedAppendRefusal: () => this.#fencedAppendRefusal(),
+          onAppendUnsupported: (reason) => {
+            if (this.#leaseRecords === "auto") this.#appendRefusal = reason;
+          },
           onClose: () => this.#sessions.delete(session),
         },
         pair,
@@ -203,7 +220,7 @@ export class KafkaJsTransport implements Transport {
     try {
       const wanted = { name: this.#topic, partitions: this.#partitions, replicationFactor: this.#replicationFactor };
       const { topic, warnings, deleteRetentionMs } = await prepareTopic(this.#map, wanted, deadline);
-      this.#reader.staleAfterMs = Math.max(SHORTEST_STALE_MS, deleteRetentionMs * STALE_SHARE);
+      this.#staleAfterMs = Math.max(SHORTEST_STALE_MS, deleteRetentionMs * STALE_SHARE);
       return { topic, warnings };
     } catch (error) {
       const silent = this.#wire.tried;
@@ -213,7 +230,7 @@ export class KafkaJsTransport implements Transport {
   }
 
   #fencedAppendRefusal(): string | undefined {
-    return this.#leaseRecords === "transaction" ? 'leaseRecords is set to "transaction"' : undefined;
+    return this.#leaseRecords === "transaction" ? 'leaseRecords is set to "transaction"' : this.#appendRefusal;
   }
 
   async #open<T>(options: CallOptions | undefined, call: (deadline: Deadline) => Promise<T>): Promise<T> {

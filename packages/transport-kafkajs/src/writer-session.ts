@@ -35,6 +35,8 @@ export interface SessionContext {
   readonly transactionTimeoutMs: number;
   /** Why fenced appends can't be used, or undefined. */
   readonly fencedAppendRefusal: () => string | undefined;
+  /** The broker refused an append in a way that says that it takes none. */
+  readonly onAppendUnsupported: (reason: string) => void;
   readonly onClose: () => void;
 }
 
@@ -262,6 +264,7 @@ export class KafkaJsWriterSession implements WriterSession {
     }
     if (FencedError.is(cause)) return { status: "fenced", cause };
     if (result.status === "refused" && meaningOf(result.code) === "refused-transaction") this.#mustRemint = true;
+    if (KrabkaError.is(cause) && cause.code === "UNSUPPORTED") this.#context.onAppendUnsupported(cause.message);
     if (KrabkaError.is(cause) && CALLERS_TO_KNOW.includes(cause.code)) throw cause;
     return { status: "aborted", cause };
   }

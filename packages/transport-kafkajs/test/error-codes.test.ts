@@ -1,0 +1,45 @@
+import { FencedError } from "@krabka/core";
+import { describe, expect, it } from "vitest";
+import { type CodeMeaning, errorOf, meaningOf, nameOf } from "../src/error-codes.js";
+
+const ROWS: readonly (readonly [CodeMeaning, readonly number[]])[] = [
+  ["fenced", [47, 90, 49]],
+  ["refused-transaction", [45, 48, 59, 120]],
+  ["busy", [14, 19, 51]],
+  ["moved", [5, 6, 15, 16, 52, 74]],
+  ["doubtful", [7, 20]],
+  ["refused", [3, 10, 29, 30, 50, 53, 87]],
+  ["unknown", [-1, 46, 9999]],
+];
+
+describe("error codes (B12)", () => {
+  it.each(ROWS)("mean %s: %j", (meaning, codes) => {
+    expect(codes.map(meaningOf)).toEqual(codes.map(() => meaning));
+  });
+
+  it.each([47, 90, 49])("%i becomes a FencedError that does not claim a rival", (code) => {
+    const error = errorOf(code, "Writing");
+    expect(FencedError.is(error)).toBe(true);
+    expect(error.message).not.toMatch(/rival|another|newer/i);
+  });
+
+  it.each([
+    [3, "UNKNOWN_TOPIC"],
+    [10, "INVALID_ARGUMENT"],
+    [19, "UNREACHABLE"],
+    [29, "UNAUTHORIZED"],
+    [35, "UNSUPPORTED"],
+    [48, "NOT_COMMITTED"],
+    [50, "INVALID_ARGUMENT"],
+    [51, "BUSY"],
+    [53, "UNAUTHORIZED"],
+    [9999, "UNREACHABLE"],
+  ] as const)("%i becomes %s for the caller", (code, expected) => {
+    expect(errorOf(code, "Asking").code).toBe(expected);
+  });
+
+  it("are named with their number, known or not", () => {
+    expect(nameOf(51)).toBe("CONCURRENT_TRANSACTIONS (51)");
+    expect(nameOf(9999)).toBe("unknown code (9999)");
+  });
+});
