@@ -185,14 +185,16 @@ export class Tenancy {
    * Takes a new epoch, if nobody took over in between, and grants anew under it. For a session that had an answer lost: a
    * late request of the old epoch could otherwise land on the next transaction.
    *
+   * @param state Read before the coordinator confirms this leader: the producer id in it is shut out, so a later one, which
+   * may be a rightful successor's, must not get in here.
    * @returns what became of the unknown write before
    */
-  async regain(): Promise<WriteOutcome | undefined> {
+  async regain(state = this.view.state): Promise<WriteOutcome | undefined> {
     const { conditionalRemint } = this.transport.capabilities;
     try {
       if (!conditionalRemint.supported) throw new FencedError(conditionalRemint.reason, this.who);
       const settled = await this.reign.session.remint({ timeoutMs: this.callMs() });
-      this.renewed(await this.reign.grant(this.view.state, [], { timeoutMs: this.callMs() }));
+      this.renewed(await this.reign.grant(state, [], { timeoutMs: this.callMs() }));
       return settled;
     } catch (error) {
       throw this.after(error);
@@ -242,10 +244,7 @@ export class Tenancy {
     this.requireLeading();
     const startedAtMs = this.clock.monotonicMs();
     if (this.reign.session.mustRemint) await this.regain();
-    else
-      await this.#guarded({ timeoutMs: this.callMs(this.#config.renewMs) }, (options) =>
-        this.reign.renew(this.token, options),
-      );
+    else await this.#renewLease();
     publish("krabka.renewed", { ...this.who, durationMs: this.clock.monotonicMs() - startedAtMs });
     if (this.transport.capabilities.fencedAppend.supported) void this.#checkOwnPair();
   }
@@ -277,9 +276,9 @@ export class Tenancy {
     return this.isLeader;
   }
 
-  async #guarded(options: CallOptions, write: (options: CallOptions) => Promise<Tenure>): Promise<void> {
+  async #renewLease(): Promise<void> {
     try {
-      this.renewed(await write(options));
+      this.renewed(await this.reign.renew(this.token, { timeoutMs: this.callMs(this.#config.renewMs) }));
     } catch (error) {
       throw this.after(error);
     }
@@ -316,12 +315,14 @@ export class Tenancy {
       this.lose(Loss.evicted(this.who, rival));
       return;
     }
+    const { state } = this.view;
     const { pair } = await this.transport.describe(this.registrar.role, { timeoutMs: this.callMs() });
     if (pair === undefined || !samePair(pair, this.reign.session.pair)) {
       this.lose(Loss.evicted(this.who, rival));
       return;
     }
-    // It was appended late, by a member that had minted before this one. A new grant puts the terms right.
-    await this.#guarded({ timeoutMs: this.callMs() }, (options) => this.reign.grant(this.view.state, [], options));
+    // It was appended late, by a member that had minted before this one. A new epoch puts the terms right; a second grant
+    // under the same pair would keep the pair's old term in the eyes of all others.
+    await this.regain(state);
   }
 }

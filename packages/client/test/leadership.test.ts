@@ -400,5 +400,10 @@ it("a grant that another member appended late makes the holder grant anew", asyn
   await world.advance(100);
   expect(leadership.isLeader).toBe(true);
   expect(leadership.token.term).toBeGreaterThan(token.term);
+  const views = b.client.observe(ROLE);
+  const seen = (await world.settle(views.next())).value;
+  expect(seen?.leader?.member).toBe("a");
+  expect(seen?.leader?.token.equals(leadership.token)).toBe(true);
+  await views.return();
   await end(world, a, b);
 });
