@@ -152,6 +152,7 @@ describe("Failing storage", () => {
 
   it("H1: what an opening found in the cache only is on the disk before anything is built on it", async () => {
     const disk = new Disk();
+    const long = "b".repeat(1000);
     const log = await openLog(disk);
     await log.append(bytes("a"));
     disk.faults.sync = () => {
@@ -160,13 +161,13 @@ describe("Failing storage", () => {
     disk.faults.before = (call) => {
       if (call === "truncate") throw new Error("EIO");
     };
-    expect((await rejection(log.append(bytes("b")))).code).toBe("FAILED");
+    expect((await rejection(log.append(bytes(long)))).code).toBe("FAILED");
     disk.kill();
     const again = await openLog(disk);
-    expect(await textsOf(again)).toEqual(["a", "b"]);
+    expect(await textsOf(again)).toEqual(["a", long]);
     await again.append(bytes("c"));
     disk.unplug();
-    expect(await textsOf(await openLog(disk))).toEqual(["a", "b", "c"]);
+    expect(await textsOf(await openLog(disk))).toEqual(["a", long, "c"]);
   });
 
   it("H4: writes on until all bytes are taken, however few at a time", async () => {

@@ -166,6 +166,19 @@ describe("Membership", () => {
     expect(await statusOf(host.service)).toBe("ALIVE 1");
   });
 
+  it("what silence brought about comes before a late heartbeat or reading, also when no timer could fire", async () => {
+    const { service, clock } = await openHost({ service: { suspectAfterMs: 100, deadAfterMs: 200 } });
+    granted(await service.join("m", 1n));
+    granted(await service.heartbeat("m", 1n));
+    await clock.advance(100);
+    clock.freeze();
+    await clock.advance(200);
+    expect(refused(await service.heartbeat("m", 1n)).reason).toBe("JOIN_AGAIN");
+    granted(await service.join("m", 2n));
+    await clock.advance(100);
+    expect(await statusOf(service)).toBe("SUSPECT 2");
+  });
+
   it("refuses more members than the limit, DEAD and LEFT ones included", async () => {
     const { service } = await openHost({ service: { maxMembers: 2 } });
     granted(await service.join("a", 1n));

@@ -100,34 +100,53 @@ export function findLaterFrame(bytes: Uint8Array, from: number, position: bigint
 }
 
 /**
- * Whether flipping a single bit would make the frame at `at` valid. A write that was cut short leaves whole bytes away, so
- * such a frame was written to its end and has rotted since.
+ * Whether the frame at `at` was written to its end and one bit of it has flipped since. A write that a crash cut short leaves
+ * bytes missing or zero up to the end, so a bit which could have been lost that way does not count.
  */
-export function isOneBitOff(bytes: Uint8Array, at: number, seed: number): boolean {
-  if (at + FRAME_HEADER_BYTES > bytes.length) return false;
-  const data = view(bytes);
+export function hasFlippedBit(bytes: Uint8Array, at: number, seed: number): boolean {
   const header = decodeFrameHeader(bytes, at, seed);
-  if (header === undefined) {
-    const found = crc32(bytes.subarray(at, at + CHECKSUM_AT), seed);
-    return isOneBitError(found ^ data.getUint32(at + CHECKSUM_AT), CHECKSUM_AT);
-  }
-  const payload = bytes.subarray(at + FRAME_HEADER_BYTES, at + FRAME_HEADER_BYTES + header.payloadBytes);
-  if (payload.length < header.payloadBytes) return false;
-  return isOneBitError(crc32(payload) ^ header.payloadChecksum, payload.length);
+  const flippedAt =
+    header === undefined
+      ? flippedHeaderByte(bytes, at, seed)
+      : flippedPayloadByte(payloadAt(bytes, at, header), header);
+  if (flippedAt === undefined) return false;
+  const byte = at + flippedAt + (header === undefined ? 0 : FRAME_HEADER_BYTES);
+  return bytes.subarray(byte).some((value) => value !== 0);
 }
 
-/**
- * Whether the difference of two CRC-32 values is that of data which differ in one bit. CRC-32 is linear, so the difference
- * depends only on where that bit is: the last bit of the data gives the polynomial, each earlier one a step more.
- */
-const isOneBitError = (difference: number, dataBytes: number): boolean => {
-  const wanted = difference >>> 0;
-  if (wanted === 0) return false;
-  if ((wanted & (wanted - 1)) === 0) return true; // The flipped bit is in the stored checksum.
-  let pattern = 0xedb8_8320;
-  for (let bit = 0; bit < dataBytes * 8; bit++) {
-    if (pattern === wanted) return true;
-    pattern = (pattern & 1) === 0 ? pattern >>> 1 : ((pattern >>> 1) ^ 0xedb8_8320) >>> 0;
+const payloadAt = (bytes: Uint8Array, at: number, header: FrameHeader): Uint8Array =>
+  bytes.subarray(at + FRAME_HEADER_BYTES, at + FRAME_HEADER_BYTES + header.payloadBytes);
+
+/** Tries every bit of the header; the one that makes all of the frame valid is it. */
+const flippedHeaderByte = (bytes: Uint8Array, at: number, seed: number): number | undefined => {
+  const frame = bytes.slice(at);
+  for (let bit = 0; bit < FRAME_HEADER_BYTES * 8 && bit < frame.length * 8; bit++) {
+    const byte = bit >> 3;
+    frame[byte] = (frame[byte] as number) ^ (1 << (bit & 7));
+    const header = decodeFrameHeader(frame, 0, seed);
+    if (header !== undefined && isPayloadIntact(payloadAt(frame, 0, header), header)) return byte;
+    frame[byte] = (frame[byte] as number) ^ (1 << (bit & 7));
   }
-  return false;
+  return undefined;
 };
+
+export const isPayloadIntact = (payload: Uint8Array, header: FrameHeader): boolean =>
+  payload.length === header.payloadBytes && crc32(payload) === header.payloadChecksum;
+
+/**
+ * CRC-32 is linear, so the difference of the checksums of two payloads that differ in one bit depends only on where that bit
+ * is: the last bit gives the polynomial, each earlier one a step more.
+ */
+const flippedPayloadByte = (payload: Uint8Array, header: FrameHeader): number | undefined => {
+  if (payload.length < header.payloadBytes) return undefined;
+  const difference = (crc32(payload) ^ header.payloadChecksum) >>> 0;
+  let pattern = POLYNOMIAL;
+  for (let bit = payload.length * 8 - 1; bit >= 0; bit--) {
+    if (pattern === difference) return bit >> 3;
+    pattern = (pattern & 1) === 0 ? pattern >>> 1 : ((pattern >>> 1) ^ POLYNOMIAL) >>> 0;
+  }
+  return undefined;
+};
+
+/** Of CRC-32, its lowest power first. */
+const POLYNOMIAL = 0xedb8_8320;

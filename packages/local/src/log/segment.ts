@@ -1,7 +1,14 @@
 import { crc32 } from "node:zlib";
 import { damaged, type LocalError } from "../errors.js";
 import type { LogRecord } from "./durable-log.js";
-import { decodeFrameHeader, FRAME_HEADER_BYTES, findLaterFrame, isOneBitOff, recordExtents } from "./frame.js";
+import {
+  decodeFrameHeader,
+  FRAME_HEADER_BYTES,
+  findLaterFrame,
+  hasFlippedBit,
+  isPayloadIntact,
+  recordExtents,
+} from "./frame.js";
 
 // A segment is a file of frames behind a header:
 //   0  8 bytes magic + format version   8  16 bytes log id   24  int64 position of its first record   32  uint32 checksum
@@ -82,7 +89,7 @@ export function scanSegment(bytes: Uint8Array, header: SegmentHeader, file: stri
     const frame = decodeFrameHeader(bytes, at, seed);
     const end = at + FRAME_HEADER_BYTES + (frame?.payloadBytes ?? 0);
     const payload = bytes.subarray(at + FRAME_HEADER_BYTES, end);
-    if (frame === undefined || end > bytes.length || crc32(payload) !== frame.payloadChecksum) {
+    if (frame === undefined || !isPayloadIntact(payload, frame)) {
       if (!isLast || sealed) throw damaged({ file, offsetBytes: at }, "no intact frame, and this is not the log's end");
       const damage = damageOfTail(bytes, at, position, seed, file);
       if (damage !== undefined) throw damage;
@@ -110,7 +117,7 @@ export function scanSegment(bytes: Uint8Array, header: SegmentHeader, file: stri
  * What is wrong with the bytes at the log's end, or undefined for a write that a crash cut short (or zeros allocated ahead).
  *
  * A frame is written only after the one before it was synced. So an intact frame behind bad bytes proves that those were
- * good once, and so does a frame that one bit keeps from being valid.
+ * good once, and so does a frame that only a flipped bit keeps from being valid.
  */
 const damageOfTail = (
   bytes: Uint8Array,
@@ -123,6 +130,6 @@ const damageOfTail = (
   if (later !== undefined) {
     return damaged({ file, offsetBytes: at }, `no intact frame, but a later one follows at byte ${later}`);
   }
-  if (isOneBitOff(bytes, at, seed)) return damaged({ file, offsetBytes: at }, "one bit of a frame has flipped");
+  if (hasFlippedBit(bytes, at, seed)) return damaged({ file, offsetBytes: at }, "one bit of a frame has flipped");
   return undefined;
 };
