@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Guard } from "./guard.js";
 import { fetchBrokers } from "./metadata.js";
+import { type Security, scramArguments } from "./security.js";
 import { type Node, serverProperties } from "./server-properties.js";
 
 export interface WaitOptions {
@@ -40,6 +41,7 @@ export interface Launch {
   readonly clusterId: string;
   readonly nodes: readonly Node[];
   readonly settings: Readonly<Record<string, string>>;
+  readonly security: Security | undefined;
 }
 
 const BOOT_LIMIT_MS = 90_000;
@@ -83,13 +85,15 @@ export class BrokerProcess implements KafkaBroker {
     await mkdir(folder);
     const broker = new BrokerProcess(node, launch, folder);
     const data = join(folder, "data");
-    await writeFile(broker.#properties, serverProperties(node, launch.nodes, data, launch.settings));
+    const { nodes, settings, security } = launch;
+    await writeFile(broker.#properties, serverProperties(node, nodes, data, settings, security));
     const format = broker.#java("kafka.tools.StorageTool", [
       "format",
       "-t",
       launch.clusterId,
       "-c",
       broker.#properties,
+      ...(security === undefined ? [] : scramArguments(security)),
     ]);
     await broker.#exit(format, signal);
     if (format.exitCode !== 0) throw await broker.#failure("could not format its storage");

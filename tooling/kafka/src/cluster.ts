@@ -7,6 +7,7 @@ import { kafkaClassPath } from "./jars.js";
 import { findJava } from "./java.js";
 import { fetchBrokers } from "./metadata.js";
 import { freePorts } from "./ports.js";
+import { SECURE_LISTENERS, type SecureAccess, type SecurityOptions, secure } from "./security.js";
 import type { Node } from "./server-properties.js";
 
 export const DEFAULT_KAFKA_VERSION = "4.1.1";
@@ -20,6 +21,8 @@ export interface StartKafkaOptions {
   readonly proxied?: boolean;
   /** Lines of `server.properties` for every broker; they win over the ones chosen here. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** Listeners with TLS and SASL beside the plain one, and an authorizer that refuses what no ACL allows. @default none */
+  readonly security?: SecurityOptions;
   /** Options of every broker's JVM; they win over the ones chosen here. */
   readonly jvmOptions?: readonly string[];
   /** Ends the boot, not a cluster that runs. */
@@ -33,6 +36,8 @@ export interface KafkaCluster extends AsyncDisposable {
   /** The same brokers behind the fault proxy, when asked for. */
   readonly proxiedBootstrap: string | undefined;
   readonly faults: FaultProxy | undefined;
+  /** The secured listeners, when asked for. */
+  readonly secure: SecureAccess | undefined;
   readonly brokers: readonly KafkaBroker[];
   /** Kills every process and removes the data. Further calls do nothing. */
   close(): Promise<void>;
@@ -50,16 +55,18 @@ export async function startKafka(options: StartKafkaOptions = {}): Promise<Kafka
     proxied = false,
     settings = {},
     jvmOptions = [],
+    security: wanted,
     signal,
   } = options;
   const java = await findJava(process.env);
   const classPath = await kafkaClassPath(version, { env: process.env, signal });
-  const nodes = await chooseNodes(count);
+  const nodes = await chooseNodes(count, wanted !== undefined);
   const guard = await Guard.open();
   try {
     // A leading zero: an id that begins with "-" would be read as an option of the format command.
     const clusterId = Buffer.concat([Buffer.alloc(1), randomBytes(15)]).toString("base64url");
-    const launch = { guard, java, classPath, jvmOptions, clusterId, nodes, settings };
+    const security = wanted && (await secure(wanted, guard.folder, java));
+    const launch = { guard, java, classPath, jvmOptions, clusterId, nodes, settings, security };
     const brokers = await Promise.all(nodes.map((node) => BrokerProcess.prepare(node, launch, signal)));
     await Promise.all(brokers.map((broker) => broker.start({ signal })));
     await allKnown(nodes, signal);
@@ -69,20 +76,37 @@ export async function startKafka(options: StartKafkaOptions = {}): Promise<Kafka
       await faults?.close();
       await guard.close();
     };
-    return { bootstrap, proxiedBootstrap: faults?.bootstrap, faults, brokers, close, [Symbol.asyncDispose]: close };
+    return {
+      bootstrap,
+      proxiedBootstrap: faults?.bootstrap,
+      faults,
+      secure: security && accessTo(nodes, security.ca),
+      brokers,
+      close,
+      [Symbol.asyncDispose]: close,
+    };
   } catch (error) {
     await guard.close();
     throw error;
   }
 }
 
-async function chooseNodes(count: number): Promise<Node[]> {
-  const ports = await freePorts(2 * count);
+async function chooseNodes(count: number, secured: boolean): Promise<Node[]> {
+  const perNode = secured ? 2 + SECURE_LISTENERS.length : 2;
+  const ports = await freePorts(perNode * count);
+  const next = () => ports.pop() as number;
   return Array.from({ length: count }, (_, index) => ({
     id: index + 1,
-    port: ports[2 * index] as number,
-    controllerPort: ports[2 * index + 1] as number,
+    port: next(),
+    controllerPort: next(),
+    securePorts: secured ? { SSL: next(), SASL_SSL: next(), SASL_PLAINTEXT: next() } : undefined,
   }));
+}
+
+function accessTo(nodes: readonly Node[], ca: string): SecureAccess {
+  const bootstrap = (listener: (typeof SECURE_LISTENERS)[number]) =>
+    nodes.map(({ securePorts }) => `127.0.0.1:${securePorts?.[listener]}`).join(",");
+  return { saslSsl: bootstrap("SASL_SSL"), saslPlaintext: bootstrap("SASL_PLAINTEXT"), ssl: bootstrap("SSL"), ca };
 }
 
 /** A broker serves as soon as it knows itself; topics with three replicas need all three known to the others. */

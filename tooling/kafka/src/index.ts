@@ -8,3 +8,4 @@ export {
   startFaultProxy,
 } from "./fault-proxy.js";
 export type { FaultAction, FaultHandle, FaultRule, ProxiedRequest } from "./fault-rules.js";
+export type { SecureAccess, SecurityOptions } from "./security.js";
