@@ -1,0 +1,139 @@
+import type { ClientSettings } from "./client-config.js";
+import type { Deadline } from "./deadline.js";
+import {
+  createConsumer,
+  type NativeCallbacks,
+  type NativeConsumer,
+  type NativeEof,
+  type NativeMessage,
+  type NativeMetadata,
+} from "./native-binding.js";
+import { codeOf, errorOf } from "./native-errors.js";
+import { NativeLifetime } from "./native-lifetime.js";
+
+/** Longest stay of one question on a thread of libuv's pool. */
+const ASK_MS = 500;
+/** How long the reading thread may wait for records, and so how long its end may hold up the event loop. */
+const LOOP_MS = 50;
+
+export interface ConsumerListener {
+  onMessage(message: NativeMessage): void;
+  /** A partition was read up to `offset`, markers included. */
+  onEnd(eof: NativeEof): void;
+  /** What librdkafka says of its connections, or of a topic that it can't read. */
+  onProblem(code: number, text: string): void;
+}
+
+/** One native consumer of one topic from its making to its end. Reads on a thread of its own. */
+export class ConsumerInstance {
+  readonly #native: NativeConsumer;
+  readonly #lifetime = new NativeLifetime();
+  readonly #topic: string;
+  readonly #listener: ConsumerListener;
+  readonly #callbacks: NativeCallbacks;
+  #started: Promise<void> | undefined;
+  #running = false;
+
+  /** @throws {KrabkaError} `INVALID_ARGUMENT` where librdkafka refuses a setting */
+  constructor(settings: ClientSettings, topic: string, listener: ConsumerListener) {
+    this.#native = createConsumer(settings.global, settings.topic);
+    this.#topic = topic;
+    this.#listener = listener;
+    this.#callbacks = {
+      global: {},
+      topic: {},
+      event: {
+        event_cb: (kind, event) => {
+          if (kind === "error") listener.onProblem(codeOf({ message: event.message }), event.message);
+        },
+      },
+    };
+  }
+
+  /** Makes librdkafka's client; contacts no broker. Every call shares the first one that did not fail. */
+  start(deadline: Deadline): Promise<void> {
+    this.#started ??= this.#start(deadline).catch((error: unknown) => {
+      this.#started = undefined;
+      throw error;
+    });
+    return this.#started;
+  }
+
+  async #start(deadline: Deadline): Promise<void> {
+    await this.#lifetime.call("quick", deadline, "Starting a consumer", (done) => {
+      this.#native.configureCallbacks(true, this.#callbacks);
+      this.#running = true;
+      this.#native.connect(done);
+    });
+    if (this.#lifetime.isClosed) return;
+    this.#native.consumeLoop(LOOP_MS, 0, (error, message, eof, warningCode) => {
+      if (this.#lifetime.isClosed) return;
+      if (message !== null && message !== undefined) this.#listener.onMessage(message);
+      else if (eof !== null && eof !== undefined) this.#listener.onEnd(eof);
+      else if (typeof warningCode === "number") this.#listener.onProblem(warningCode, "");
+      else if (error !== null) this.#listener.onProblem(codeOf({ message: error.message }), error.message);
+    });
+  }
+
+  /** Reads a partition from an offset on. The client must have started. */
+  assign(partition: number, offset: bigint): void {
+    if (!this.#lifetime.isClosed) {
+      this.#native.incrementalAssign([{ topic: this.#topic, partition, offset: Number(offset) }]);
+    }
+  }
+
+  unassign(partition: number): void {
+    if (!this.#lifetime.isClosed) this.#native.incrementalUnassign([{ topic: this.#topic, partition }]);
+  }
+
+  /** Brokers and, with a topic, its partitions; none of a topic that does not exist or may not be seen. */
+  async metadata(topic: string, deadline: Deadline): Promise<NativeMetadata> {
+    return await this.#ask(deadline, `Looking topic ${JSON.stringify(topic)} up`, (timeout, done) =>
+      this.#native.getMetadata({ topic, allTopics: false, timeout }, done),
+    );
+  }
+
+  /** Begin and end of a partition as this consumer sees it: one of committed records has the last stable offset as end. */
+  async bounds(topic: string, partition: number, deadline: Deadline): Promise<{ begin: bigint; end: bigint }> {
+    const what = `Asking for the end of partition ${partition} of topic ${JSON.stringify(topic)}`;
+    const { lowOffset, highOffset } = await this.#ask<{ lowOffset: number; highOffset: number }>(
+      deadline,
+      what,
+      (timeout, done) => this.#native.queryWatermarkOffsets(topic, partition, timeout, done),
+    );
+    return { begin: BigInt(lowOffset), end: BigInt(highOffset) };
+  }
+
+  /** Ends the client once no call is under way. Idempotent; never rejects. */
+  close(): Promise<void> {
+    return this.#lifetime.close((done) => {
+      if (!this.#running) return done();
+      this.#native.disconnect(() => {
+        this.#native.configureCallbacks(false, this.#callbacks);
+        done();
+      });
+    });
+  }
+
+  /** Asks in slices, so that no thread of the pool is held for long, until there is an answer. */
+  async #ask<T>(
+    deadline: Deadline,
+    what: string,
+    start: (
+      timeoutMs: number,
+      done: (error: Parameters<typeof errorOf>[0] | null | undefined, value: T) => void,
+    ) => void,
+  ): Promise<T> {
+    await deadline.race(this.start(deadline));
+    for (let attempt = 0; ; attempt++) {
+      const limitMs = Math.ceil(Math.max(1, Math.min(ASK_MS, deadline.remainingMs)));
+      const answer = await this.#lifetime.attempt<T>(attempt === 0 ? "quick" : "patient", deadline, (done) =>
+        start(limitMs, done),
+      );
+      if (answer.ok) return answer.value;
+      const error = errorOf(answer.error, what);
+      if (error.code !== "UNREACHABLE") throw error;
+      await deadline.pause(20);
+    }
+  }
+}

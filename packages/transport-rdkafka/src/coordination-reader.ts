@@ -1,0 +1,139 @@
+import { type CallOptions, type Clock, type FeedListener, KrabkaError, type Role, type RoleFeed } from "@krabka/core";
+import type { ClientConfig } from "./client-config.js";
+import { ConsumerInstance } from "./consumer-instance.js";
+import { Deadline } from "./deadline.js";
+import { errorOf } from "./native-errors.js";
+import { type Follower, PartitionReader } from "./partition-reader.js";
+import { TailProbe } from "./tail-probe.js";
+
+/** librdkafka's name for the first offset that there is. */
+const BEGINNING = -2n;
+/** How long a topic may seem absent. */
+const ABSENT_FOR_MS = 2_000;
+const TROUBLE_EVERY_MS = 1_000;
+
+export interface ReaderOptions {
+  readonly topic: string;
+  readonly clock: Clock;
+  readonly requestTimeoutMs: number;
+}
+
+/** Reads the coordination topic for all roles through one native consumer, and looks at its end through another. */
+export class CoordinationReader {
+  /** Reads committed records only. Also asked for topics and their partitions, since a producer might create them. */
+  readonly consumer: ConsumerInstance;
+  readonly #probe: TailProbe;
+  readonly #options: ReaderOptions;
+  readonly #readers = new Map<number, PartitionReader>();
+  #closed = false;
+  #troubleToldAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(config: ClientConfig, options: ReaderOptions) {
+    this.#options = options;
+    this.#probe = new TailProbe(config.reading("uncommitted"), options.topic);
+    this.consumer = new ConsumerInstance(config.reading("committed"), options.topic, {
+      onMessage: (message) => this.#readers.get(message.partition)?.take(message),
+      onEnd: ({ partition, offset }) => this.#readers.get(partition)?.reached(BigInt(offset)),
+      onProblem: (code, text) => this.#problem(errorOf({ message: text, code }, this.#what)),
+    });
+  }
+
+  follow(role: Role, partition: number, listener: FeedListener): RoleFeed {
+    let reader = this.#readers.get(partition);
+    if (reader === undefined && !this.#closed) {
+      reader = new PartitionReader(partition, this.#probe);
+      this.#readers.set(partition, reader);
+      void this.#assign(reader);
+    }
+    const follower: Follower = { role, listener, attached: false };
+    reader?.add(follower);
+    return this.#feed(reader, follower);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    const closed = new KrabkaError("CLOSED", "The transport was closed");
+    for (const reader of this.#readers.values()) reader.end(closed, false);
+    this.#readers.clear();
+    await Promise.all([this.consumer.close(), this.#probe.close()]);
+  }
+
+  get #what(): string {
+    return `Reading topic ${JSON.stringify(this.#options.topic)}`;
+  }
+
+  #feed(reader: PartitionReader | undefined, follower: Follower): RoleFeed {
+    let open = reader !== undefined;
+    return {
+      sync: async (options?: CallOptions) => {
+        const deadline = new Deadline(this.#options.clock, options, this.#options.requestTimeoutMs);
+        const closed = (): KrabkaError => new KrabkaError("CLOSED", "The feed was closed", { role: follower.role });
+        if (!open || reader === undefined) throw closed();
+        if (reader.ended !== undefined) throw reader.ended;
+        deadline.throwIfEnded();
+        try {
+          return await this.#sync(reader, follower, deadline);
+        } catch (error) {
+          throw open ? (reader.ended ?? error) : closed();
+        }
+      },
+      close: () => {
+        if (!open || reader === undefined) return;
+        open = false;
+        reader.remove(follower);
+        if (reader.isEmpty) this.#drop(reader);
+      },
+    };
+  }
+
+  async #sync(reader: PartitionReader, follower: Follower, deadline: Deadline): Promise<bigint> {
+    const startedAtMs = this.#options.clock.monotonicMs();
+    for (;;) {
+      try {
+        return await reader.sync(follower, deadline);
+      } catch (error) {
+        // A broker can lag behind the creation of the topic.
+        const absent = KrabkaError.is(error) && error.code === "UNKNOWN_TOPIC" && reader.ended === undefined;
+        if (!absent) throw error;
+        if (this.#options.clock.monotonicMs() - startedAtMs > ABSENT_FOR_MS) {
+          reader.end(error);
+          throw error;
+        }
+        await deadline.pause(50);
+      }
+    }
+  }
+
+  /** Starts to read; as long as the client can't be made, nothing can be read. */
+  async #assign(reader: PartitionReader): Promise<void> {
+    try {
+      await this.consumer.start(new Deadline(this.#options.clock, undefined, this.#options.requestTimeoutMs));
+      if (this.#readers.get(reader.partition) === reader) this.consumer.assign(reader.partition, BEGINNING);
+    } catch (error) {
+      if (this.#closed) return;
+      reader.trouble(error as KrabkaError);
+      this.#options.clock.setTimer(100, () => {
+        if (this.#readers.get(reader.partition) === reader) void this.#assign(reader);
+      });
+    }
+  }
+
+  #drop(reader: PartitionReader): void {
+    if (this.#readers.get(reader.partition) !== reader) return;
+    this.#readers.delete(reader.partition);
+    this.consumer.unassign(reader.partition);
+    reader.end(new KrabkaError("CLOSED", "The feed was closed"), false);
+  }
+
+  #problem(error: KrabkaError): void {
+    const forGood = error.code === "UNAUTHORIZED" || error.code === "UNKNOWN_TOPIC";
+    const nowMs = this.#options.clock.monotonicMs();
+    // librdkafka speaks up at every attempt to connect.
+    if (!forGood && nowMs - this.#troubleToldAtMs < TROUBLE_EVERY_MS) return;
+    this.#troubleToldAtMs = nowMs;
+    for (const reader of this.#readers.values()) {
+      if (forGood) reader.end(error);
+      else reader.trouble(error);
+    }
+  }
+}

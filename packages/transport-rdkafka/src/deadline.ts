@@ -1,0 +1,107 @@
+import { type AbortSignalLike, type CallOptions, type Clock, KrabkaError, MAX_TIMER_MS } from "@krabka/core";
+
+/** The bounds of one call: a time limit and an abort signal, joined. */
+export class Deadline {
+  readonly clock: Clock;
+  readonly #endsAtMs: number;
+  readonly #timeoutMs: number;
+  readonly #signal: AbortSignalLike | undefined;
+
+  /** @throws {KrabkaError} `INVALID_ARGUMENT` for a time limit that no timer can keep */
+  constructor(clock: Clock, options: CallOptions | undefined, defaultTimeoutMs: number) {
+    const timeoutMs = options?.timeoutMs ?? defaultTimeoutMs;
+    if (!(timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS)) {
+      throw new KrabkaError("INVALID_ARGUMENT", `timeoutMs must be in 1..${MAX_TIMER_MS}; got ${timeoutMs}`);
+    }
+    this.clock = clock;
+    this.#timeoutMs = timeoutMs;
+    this.#endsAtMs = clock.monotonicMs() + timeoutMs;
+    this.#signal = options?.signal;
+  }
+
+  /** 0 once it has passed. */
+  get remainingMs(): number {
+    return Math.max(0, this.#endsAtMs - this.clock.monotonicMs());
+  }
+
+  /** Why the call has ended, or undefined while it goes on. `TIMEOUT` or `ABORTED`. */
+  get ended(): KrabkaError | undefined {
+    const signal = this.#signal;
+    if (signal?.aborted) return new KrabkaError("ABORTED", "The caller's signal was aborted", { cause: signal.reason });
+    if (this.remainingMs > 0) return undefined;
+    return new KrabkaError("TIMEOUT", `The time limit of ${this.#timeoutMs} ms passed`);
+  }
+
+  throwIfEnded(): void {
+    const ended = this.ended;
+    if (ended !== undefined) throw ended;
+  }
+
+  /** A limit of its own inside this one: `atMostMs`, or what is left. */
+  within(atMostMs: number): Deadline {
+    const timeoutMs = Math.max(1, Math.min(atMostMs, this.remainingMs));
+    return new Deadline(this.clock, { timeoutMs, signal: this.#signal }, timeoutMs);
+  }
+
+  /**
+   * Resolves like `work`, or rejects with `TIMEOUT` or `ABORTED` when the call ends first. That ends the wait, not the
+   * work; its late failure is dropped.
+   */
+  race<T>(work: Promise<T>): Promise<T> {
+    work.catch(() => undefined);
+    const ended = this.ended;
+    if (ended !== undefined) return Promise.reject(ended);
+    return new Promise<T>((resolve, reject) => {
+      const leave = this.onEnd(reject);
+      work.finally(leave).then(resolve, reject);
+    });
+  }
+
+  /** @throws {KrabkaError} `TIMEOUT` or `ABORTED` when the call ends before the pause does. */
+  pause(delayMs: number): Promise<void> {
+    let cancel = (): void => undefined;
+    const pause = new Promise<void>((resolve) => {
+      const timer = this.clock.setTimer(delayMs, resolve);
+      cancel = () => timer.cancel();
+    });
+    return this.race(pause).finally(cancel);
+  }
+
+  /** Calls `end` once when the call ends; not after the returned function was called. */
+  onEnd(end: (error: KrabkaError) => void): () => void {
+    const signal = this.#signal;
+    const fire = (): void => {
+      const ended = this.ended;
+      // Timers may fire a fraction early by the monotonic clock.
+      if (ended === undefined) timer = this.clock.setTimer(1, fire);
+      else {
+        leave();
+        end(ended);
+      }
+    };
+    let timer = this.clock.setTimer(Math.ceil(this.remainingMs), fire);
+    const leave = (): void => {
+      timer.cancel();
+      signal?.removeEventListener("abort", fire);
+    };
+    signal?.addEventListener("abort", fire, { once: true });
+    return leave;
+  }
+}
+
+/** Delays that double from `firstMs` to `lastMs`. */
+export class Backoff {
+  readonly #lastMs: number;
+  #nextMs: number;
+
+  constructor(firstMs: number, lastMs: number) {
+    this.#nextMs = firstMs;
+    this.#lastMs = lastMs;
+  }
+
+  next(): number {
+    const delayMs = this.#nextMs;
+    this.#nextMs = Math.min(this.#lastMs, delayMs * 2);
+    return delayMs;
+  }
+}

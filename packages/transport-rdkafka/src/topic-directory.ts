@@ -1,0 +1,49 @@
+import { KrabkaError } from "@krabka/core";
+import type { ConsumerInstance } from "./consumer-instance.js";
+import type { Deadline } from "./deadline.js";
+
+/** How long a count is used: partitions are added rarely, and never taken away. */
+const COUNT_MAX_AGE_MS = 300_000;
+/** How long a topic may seem absent, since a broker can lag behind its creation. */
+const ABSENT_FOR_MS = 1_000;
+
+/** Partition counts. */
+export class TopicDirectory {
+  readonly #consumer: ConsumerInstance;
+  readonly #counts = new Map<string, { readonly count: number; readonly readAtMs: number }>();
+
+  constructor(consumer: ConsumerInstance) {
+    this.#consumer = consumer;
+  }
+
+  /** @throws {KrabkaError} `UNKNOWN_TOPIC`, `UNAUTHORIZED`, `TIMEOUT`, `ABORTED`, `CLOSED` */
+  async partitionsOf(topic: string, deadline: Deadline): Promise<number> {
+    const known = this.#counts.get(topic);
+    const nowMs = deadline.clock.monotonicMs();
+    if (known !== undefined && nowMs - known.readAtMs < COUNT_MAX_AGE_MS) return known.count;
+    const count = await this.#ask(topic, deadline);
+    this.#counts.set(topic, { count, readAtMs: nowMs });
+    return count;
+  }
+
+  async #ask(topic: string, deadline: Deadline): Promise<number> {
+    const startedAtMs = deadline.clock.monotonicMs();
+    for (;;) {
+      const { topics } = await this.#consumer.metadata(topic, deadline);
+      const count = topics.find(({ name }) => name === topic)?.partitions.length ?? 0;
+      if (count > 0) return count;
+      if (deadline.clock.monotonicMs() - startedAtMs > ABSENT_FOR_MS) throw await this.#whyNone(topic, deadline);
+      await deadline.pause(50);
+    }
+  }
+
+  /** node-rdkafka leaves out why a topic has no partitions; another question is answered with a code. */
+  async #whyNone(topic: string, deadline: Deadline): Promise<KrabkaError> {
+    try {
+      await this.#consumer.bounds(topic, 0, deadline.within(1_000));
+    } catch (error) {
+      if (KrabkaError.is(error) && error.code === "UNAUTHORIZED") return error;
+    }
+    return new KrabkaError("UNKNOWN_TOPIC", `Topic ${JSON.stringify(topic)} does not exist`);
+  }
+}

@@ -1,0 +1,73 @@
+import { KrabkaError, type OutgoingRecord, partitionForKey, type RawRecord } from "@krabka/core";
+import type { Deadline } from "./deadline.js";
+import type { ProducerMessage } from "./producer-instance.js";
+import type { TopicDirectory } from "./topic-directory.js";
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/**
+ * node-rdkafka makes a string of every header value on its way out, so bytes that are no UTF-8 would arrive as others.
+ *
+ * @throws {KrabkaError} `INVALID_ARGUMENT`
+ */
+const headersOf = ({ headers }: RawRecord): readonly Readonly<Record<string, string>>[] =>
+  headers.map(({ key, value }) => {
+    try {
+      return { [key]: utf8.decode(value) };
+    } catch (cause) {
+      throw new KrabkaError(
+        "INVALID_ARGUMENT",
+        `node-rdkafka carries header values as UTF-8 text; that of header ${JSON.stringify(key)} is not`,
+        { cause },
+      );
+    }
+  });
+
+/** A record in the form that the native producer takes. @throws {KrabkaError} `INVALID_ARGUMENT` */
+export const messageOf = (
+  record: RawRecord,
+  topic: string,
+  partition: number,
+  timestampMs: number,
+): ProducerMessage => ({
+  topic,
+  partition,
+  key: record.key,
+  value: record.value,
+  headers: headersOf(record),
+  timestampMs: Math.floor(timestampMs),
+});
+
+/** Decides where each record goes, before anything is sent. */
+export class WritePlanner {
+  readonly #topics: TopicDirectory;
+  readonly #wallMs: () => number;
+  #keyless = 0;
+
+  constructor(topics: TopicDirectory, wallMs: () => number) {
+    this.#topics = topics;
+    this.#wallMs = wallMs;
+  }
+
+  /** @throws {KrabkaError} `INVALID_ARGUMENT`, `UNKNOWN_TOPIC`, `UNAUTHORIZED`, `UNREACHABLE`, `TIMEOUT`, `ABORTED` */
+  async plan(records: readonly OutgoingRecord[], deadline: Deadline): Promise<readonly ProducerMessage[]> {
+    const counts = new Map<string, number>();
+    for (const { topic } of records) {
+      if (!counts.has(topic)) counts.set(topic, await this.#topics.partitionsOf(topic, deadline));
+    }
+    const nowMs = this.#wallMs();
+    return records.map((record) => {
+      const partition = this.#partitionOf(record, counts.get(record.topic) as number);
+      return messageOf(record, record.topic, partition, record.timestampMs ?? nowMs);
+    });
+  }
+
+  #partitionOf({ topic, partition, key }: OutgoingRecord, count: number): number {
+    const chosen = partition ?? (key === null ? this.#keyless++ % count : partitionForKey(key, count));
+    if (Number.isInteger(chosen) && chosen >= 0 && chosen < count) return chosen;
+    throw new KrabkaError(
+      "INVALID_ARGUMENT",
+      `A partition of topic ${JSON.stringify(topic)} is 0 to ${count - 1}; got ${chosen}`,
+    );
+  }
+}
