@@ -1,8 +1,6 @@
-import type { AbortSignalLike, Clock, Timer } from "@krabka/core";
-import { MAX_TIMER_MS } from "@krabka/core";
+import { type AbortSignalLike, type Clock, MAX_TIMER_MS, type Timer } from "@krabka/core";
 import { damaged, LocalError } from "./errors.js";
-import type { Limits } from "./limits.js";
-import { timingsOf } from "./limits.js";
+import { type Limits, timingsOf } from "./limits.js";
 import type { DurableLog } from "./log/durable-log.js";
 import { ServiceTime } from "./service-time.js";
 import type { Command, Outcome } from "./state/command.js";
@@ -157,8 +155,9 @@ export class Authority {
     this.#durable = this.#log.append(record).then(
       (stored) => {
         this.#pending -= 1;
-        if (stored !== position)
+        if (stored !== position) {
           throw this.#fail(new Error(`record ${position} was stored as ${stored}: the log has another writer`));
+        }
         this.#publish(changes, revision);
         this.#checkpointIfDue();
       },

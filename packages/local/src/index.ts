@@ -5,7 +5,8 @@ export { LeaseKeeper, type LeaseKeeperOptions } from "./lease-keeper.js";
 export type { ServiceOptions } from "./limits.js";
 // For hosts that bring their own log or disk.
 export type { Checkpoint, DurableLog, LogRecord, LogStatus } from "./log/durable-log.js";
-export { FileLog, type FileLogOptions } from "./log/file-log.js";
+export { FileLog } from "./log/file-log.js";
+export type { FileLogOptions } from "./log/file-log-options.js";
 export type { DirectoryLock, LogFile, LogFileSystem } from "./log/file-system.js";
 export { LogBackedCoordinationService } from "./log-backed-service.js";
 export { MemberKeeper, type MemberKeeperOptions } from "./member-keeper.js";

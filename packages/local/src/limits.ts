@@ -44,7 +44,7 @@ export interface ServiceOptions {
   readonly onListenerError?: ((error: unknown) => void) | undefined;
 }
 
-export type Limits = { readonly [K in Exclude<keyof typeof DEFAULTS, never>]: number };
+export type Limits = Readonly<Record<keyof typeof DEFAULTS, number>>;
 
 const DEFAULTS = {
   maxNameBytes: 1024,

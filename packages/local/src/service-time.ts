@@ -8,17 +8,20 @@ import type { Clock } from "@krabka/core";
  */
 export class ServiceTime {
   readonly #clock: Clock;
-  readonly #origin: number;
+  readonly #openedAtMs: number;
+  readonly #openedMonotonicMs: number;
 
   /** @param lastAtMs service time of the last record @param lastWallMs wall clock at that time */
   constructor(clock: Clock, lastAtMs: number, lastWallMs: number) {
     const downMs = lastWallMs === 0 ? 0 : Math.max(0, Math.floor(clock.wallMs()) - lastWallMs);
     this.#clock = clock;
-    this.#origin = lastAtMs + downMs - clock.monotonicMs();
+    this.#openedAtMs = lastAtMs + downMs;
+    this.#openedMonotonicMs = clock.monotonicMs();
   }
 
   nowMs(): number {
-    return Math.floor(this.#origin + this.#clock.monotonicMs());
+    // Only the extent since the opening is rounded: a sum with the origin could round to below the last record's time.
+    return this.#openedAtMs + Math.floor(this.#clock.monotonicMs() - this.#openedMonotonicMs);
   }
 
   wallMs(): number {

@@ -1,6 +1,7 @@
 import { invalid, LocalError } from "../errors.js";
 import { checkpointName, encodeCheckpoint, positionOfCheckpointName } from "./checkpoint-file.js";
 import type { Checkpoint, DurableLog, LogRecord, LogStatus } from "./durable-log.js";
+import { type FileLogOptions, type LogLimits, logLimitsOf } from "./file-log-options.js";
 import {
   type DirectoryLock,
   type LogFile,
@@ -13,27 +14,6 @@ import { encodeFrame, recordBytes } from "./frame.js";
 import { nodeFileSystem } from "./node-file-system.js";
 import { type RecoveredLog, recoverLog, type Segment } from "./recovery.js";
 import { encodeSegmentHeader, frameSeed, scanSegment, segmentName } from "./segment.js";
-
-export interface FileLogOptions {
-  /** A segment that has reached this size is followed by a new one. @default 8 MiB */
-  readonly segmentBytes?: number | undefined;
-  /** Largest record. @default 1 MiB */
-  readonly maxRecordBytes?: number | undefined;
-  /** How much may share one fsync. @default 1 MiB */
-  readonly maxBatchBytes?: number | undefined;
-  /** @default the machine's */
-  readonly fileSystem?: LogFileSystem | undefined;
-}
-
-const MIB = 1024 * 1024;
-/** Frames keep their length in 32 bits; well below that a whole segment is still read at once. */
-const MAX_FRAME_BYTES = 256 * MIB;
-
-interface Limits {
-  readonly segmentBytes: number;
-  readonly maxRecordBytes: number;
-  readonly maxBatchBytes: number;
-}
 
 interface Waiting {
   readonly record: Uint8Array;
@@ -53,7 +33,7 @@ export class FileLog implements DurableLog {
   readonly #lock: DirectoryLock;
   readonly #logId: Uint8Array;
   readonly #segments: Segment[];
-  readonly #limits: Limits;
+  readonly #limits: LogLimits;
   #file: LogFile;
   #end: bigint;
   #checkpoints: readonly Checkpoint[];
@@ -70,7 +50,7 @@ export class FileLog implements DurableLog {
     lock: DirectoryLock,
     recovered: RecoveredLog,
     file: LogFile,
-    limits: Limits,
+    limits: LogLimits,
   ) {
     this.directory = directory;
     this.warnings = recovered.warnings;
@@ -95,11 +75,7 @@ export class FileLog implements DurableLog {
    * @throws {LocalError} `IN_USE`, `DAMAGED`, `UNSUPPORTED`, `INVALID_ARGUMENT`; `FAILED` when storage fails.
    */
   static async open(directory: string, options: FileLogOptions = {}): Promise<FileLog> {
-    const limits = {
-      segmentBytes: size("segmentBytes", options.segmentBytes ?? 8 * MIB),
-      maxRecordBytes: size("maxRecordBytes", options.maxRecordBytes ?? MIB),
-      maxBatchBytes: size("maxBatchBytes", options.maxBatchBytes ?? MIB),
-    };
+    const limits = logLimitsOf(options);
     const fs = options.fileSystem ?? nodeFileSystem;
     let lock: DirectoryLock | undefined;
     try {
@@ -308,6 +284,7 @@ export class FileLog implements DurableLog {
     try {
       file = await this.#fs.open(path);
     } catch (error) {
+      if (this.#segments.some((kept) => kept.path === path)) throw failed(`Reading ${path} failed`, error);
       throw new LocalError("TOO_OLD", `The records from ${base} on were dropped while they were being read`, {
         cause: error,
       });
@@ -340,8 +317,3 @@ export class FileLog implements DurableLog {
 
 const failed = (what: string, cause: unknown): LocalError =>
   new LocalError("FAILED", `${what}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
-
-const size = (name: string, value: number): number => {
-  if (Number.isInteger(value) && value >= 1 && value <= MAX_FRAME_BYTES) return value;
-  throw invalid(name, `whole bytes in 1..${MAX_FRAME_BYTES}`, value);
-};

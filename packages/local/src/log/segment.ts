@@ -14,7 +14,7 @@ import {
 //   0  8 bytes magic + format version   8  16 bytes log id   24  int64 position of its first record   32  uint32 checksum
 
 const MAGIC = new Uint8Array([0x4b, 0x52, 0x41, 0x42, 0x4c, 0x4f, 0x47, 1]);
-export const SEGMENT_HEADER_BYTES = 36;
+const SEGMENT_HEADER_BYTES = 36;
 export const LOG_ID_BYTES = 16;
 
 export interface SegmentHeader {
