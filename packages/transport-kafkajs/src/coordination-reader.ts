@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { type CallOptions, type FeedListener, KrabkaError, type Role, type RoleFeed } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
 import type { Deadline } from "./deadline.js";
@@ -26,6 +27,8 @@ export class CoordinationReader implements PollerOwner {
     this.#map = context.map;
     this.#topic = topic;
     this.#decompress = decompress;
+    // Each partition listens to it while its leader is looked up; Node takes more than ten for a leak.
+    setMaxListeners(0, this.#closing.signal);
   }
 
   follow(role: Role, partition: number, listener: FeedListener): RoleFeed {

@@ -82,7 +82,6 @@ export class KafkaJsTransport implements Transport {
   readonly #replicationFactor: number | undefined;
   readonly #leaseRecords: LeaseRecords;
   readonly #sessions = new Set<WriterSession>();
-  readonly #closing = new AbortController();
   #staleAfterMs = Number.POSITIVE_INFINITY;
   #appendRefusal: string | undefined;
   #preparing: Promise<Prepared> | undefined;
@@ -210,7 +209,6 @@ export class KafkaJsTransport implements Transport {
   }
 
   async #close(): Promise<void> {
-    this.#closing.abort(new KrabkaError("CLOSED", "The transport was closed"));
     this.#reader.close();
     await Promise.all([...this.#sessions].map((session) => session.close()));
     await this.#wire.close();

@@ -13,6 +13,11 @@ describe("wire codec", () => {
     expect([reader.int64(), reader.varlong()]).toEqual([value, value]);
   });
 
+  it.each([0, 1, -1, 1000, -1000, 2 ** 31, 2 ** 52, -(2 ** 52)])("varlong %d is read as a number too", (value) => {
+    const reader = new ByteReader(new ByteWriter().varlong(BigInt(value)).int8(7).bytes);
+    expect([reader.varlongNumber(), reader.int8()]).toEqual([value, 7]);
+  });
+
   it("refuses to read past the end", () => {
     expect(() => new ByteReader(Buffer.from([0, 5, 65])).string()).toThrow(WireFormatError);
   });

@@ -91,6 +91,19 @@ export class ByteReader {
     throw new WireFormatError(`A varlong of more than 10 bytes ends at byte ${this.#at}`);
   }
 
+  /** A varlong as a number, for extents and instants in milliseconds; beyond 2^53 it is rounded. */
+  varlongNumber(): number {
+    const start = this.#at;
+    let value = 0;
+    for (let factor = 1; factor <= 2 ** 42; factor *= 128) {
+      const byte = this.#buffer[this.#take(1)] as number;
+      value += (byte & 0x7f) * factor;
+      if (byte < 0x80) return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
+    }
+    this.#at = start;
+    return Number(this.varlong());
+  }
+
   nullableString(): string | null {
     const length = this.int16();
     return length < 0 ? null : this.raw(length).toString("utf8");

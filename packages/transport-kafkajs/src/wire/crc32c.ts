@@ -6,10 +6,10 @@ for (let i = 0; i < 256; i++) {
   TABLE[i] = remainder;
 }
 
-/** The checksum as an unsigned 32-bit integer. */
-export function crc32c(bytes: Uint8Array): number {
+/** The checksum of `bytes` from `start` on, as an unsigned 32-bit integer. */
+export function crc32c(bytes: Uint8Array, start = 0): number {
   let crc = -1;
-  for (let i = 0; i < bytes.length; i++) {
+  for (let i = start; i < bytes.length; i++) {
     crc = (TABLE[(crc ^ (bytes[i] as number)) & 0xff] as number) ^ (crc >>> 8);
   }
   return (crc ^ -1) >>> 0;

@@ -6,6 +6,7 @@ import { crc32c } from "./crc32c.js";
 // Record batch, magic 2 (KIP-98): fixed header, then records with varint fields relative to it.
 const HEADER_BYTES = 61;
 const LENGTH_AT = 8;
+const MAGIC_AT = 16;
 const CRC_AT = 17;
 const ATTRIBUTES_AT = 21;
 const MAGIC = 2;
@@ -82,7 +83,7 @@ export function encodeBatch(records: readonly TimedRecord[], identity: BatchIden
   });
   const bytes = batch.bytes;
   bytes.writeInt32BE(bytes.length - LENGTH_AT - 4, LENGTH_AT);
-  bytes.writeUInt32BE(crc32c(bytes.subarray(ATTRIBUTES_AT)), CRC_AT);
+  bytes.writeUInt32BE(crc32c(bytes, ATTRIBUTES_AT), CRC_AT);
   return bytes;
 }
 
@@ -122,17 +123,33 @@ export async function decodeBatches(bytes: Buffer, decompress: Decompress): Prom
   while (at + LENGTH_AT + 4 <= bytes.length) {
     const size = LENGTH_AT + 4 + bytes.readInt32BE(at + LENGTH_AT);
     if (size <= LENGTH_AT + 4 || at + size > bytes.length) break;
-    batches.push(await decodeBatch(bytes.subarray(at, at + size), decompress));
+    const batch = bytes.subarray(at, at + size);
+    const codec = codecOf(batch);
+    // Nothing is awaited for what Krabka writes itself: a replay has a batch for each record.
+    const plain = codec === 0 ? batch.subarray(HEADER_BYTES) : await inflate(codec, batch, decompress);
+    batches.push(decodeBatch(batch, plain));
     at += size;
   }
   return batches;
 }
 
-const decodeBatch = async (bytes: Buffer, decompress: Decompress): Promise<FetchedBatch> => {
-  const baseOffset = bytes.readBigInt64BE(0);
-  const magic = bytes.length > 16 ? bytes.readInt8(16) : -1;
-  if (magic !== MAGIC || bytes.length < HEADER_BYTES) {
-    const error = new WireFormatError(`A batch of format ${magic} at offset ${baseOffset}; format 2 is read`);
+const isReadable = (batch: Buffer): boolean => batch.length >= HEADER_BYTES && batch.readInt8(MAGIC_AT) === MAGIC;
+
+const codecOf = (batch: Buffer): number =>
+  isReadable(batch) ? batch.readInt16BE(ATTRIBUTES_AT) & COMPRESSION_MASK : 0;
+
+const inflate = async (codec: number, batch: Buffer, decompress: Decompress): Promise<Buffer | Error> => {
+  try {
+    return await decompress(codec, batch.subarray(HEADER_BYTES));
+  } catch (thrown) {
+    return asError(thrown);
+  }
+};
+
+const decodeBatch = (batch: Buffer, plain: Buffer | Error): FetchedBatch => {
+  const baseOffset = batch.readBigInt64BE(0);
+  if (!isReadable(batch)) {
+    const error = new WireFormatError(`The batch at offset ${baseOffset} is not of format ${MAGIC}`);
     return {
       baseOffset,
       lastOffset: baseOffset,
@@ -143,32 +160,29 @@ const decodeBatch = async (bytes: Buffer, decompress: Decompress): Promise<Fetch
       content: { kind: "malformed", error },
     };
   }
-  const attributes = bytes.readInt16BE(ATTRIBUTES_AT);
-  const stampedByLog = (attributes & LOG_APPEND_TIME) !== 0;
-  const head = {
+  const attributes = batch.readInt16BE(ATTRIBUTES_AT);
+  return {
     baseOffset,
-    lastOffset: baseOffset + BigInt(bytes.readInt32BE(23)),
-    leaderEpoch: bytes.readInt32BE(12),
-    producerId: bytes.readBigInt64BE(43),
+    lastOffset: baseOffset + BigInt(batch.readInt32BE(23)),
+    leaderEpoch: batch.readInt32BE(12),
+    producerId: batch.readBigInt64BE(43),
     transactional: (attributes & TRANSACTIONAL) !== 0,
-    stampedByLog,
+    stampedByLog: (attributes & LOG_APPEND_TIME) !== 0,
+    content: decodeContent(batch, plain, attributes),
   };
+};
+
+const decodeContent = (batch: Buffer, plain: Buffer | Error, attributes: number): BatchContent => {
   try {
-    if (bytes.readUInt32BE(CRC_AT) !== crc32c(bytes.subarray(ATTRIBUTES_AT))) {
-      throw new WireFormatError(`The batch at offset ${baseOffset} does not match its checksum`);
+    if (plain instanceof Error) throw plain;
+    if (batch.readUInt32BE(CRC_AT) !== crc32c(batch, ATTRIBUTES_AT)) {
+      throw new WireFormatError("The batch does not match its checksum");
     }
-    const codec = attributes & COMPRESSION_MASK;
-    const body = bytes.subarray(HEADER_BYTES);
-    const plain = codec === 0 ? body : await decompress(codec, body);
-    const clock = {
-      firstAtMs: bytes.readBigInt64BE(27),
-      logAtMs: stampedByLog ? bytes.readBigInt64BE(35) : undefined,
-    };
-    const records = decodeRecords(plain, bytes.readInt32BE(57), baseOffset, clock);
-    const content = (attributes & CONTROL) !== 0 ? decodeControl(records) : ({ kind: "records", records } as const);
-    return { ...head, content };
+    const logAtMs = (attributes & LOG_APPEND_TIME) !== 0 ? Number(batch.readBigInt64BE(35)) : undefined;
+    const records = decodeRecords(batch, plain, logAtMs);
+    return (attributes & CONTROL) !== 0 ? decodeControl(records) : { kind: "records", records };
   } catch (thrown) {
-    return { ...head, content: { kind: "malformed", error: asError(thrown) } };
+    return { kind: "malformed", error: asError(thrown) };
   }
 };
 
@@ -177,19 +191,18 @@ const readNullable = (from: ByteReader): Buffer | null => {
   return length < 0 ? null : from.raw(length);
 };
 
-const decodeRecords = (
-  bytes: Buffer,
-  count: number,
-  baseOffset: bigint,
-  clock: { readonly firstAtMs: bigint; readonly logAtMs: bigint | undefined },
-): FetchedRecord[] => {
-  const from = new ByteReader(bytes);
+const decodeRecords = (batch: Buffer, plain: Buffer, logAtMs: number | undefined): FetchedRecord[] => {
+  const baseOffset = batch.readBigInt64BE(0);
+  const firstAtMs = Number(batch.readBigInt64BE(27));
+  const count = batch.readInt32BE(57);
+  const from = new ByteReader(plain);
   const records: FetchedRecord[] = [];
   for (let i = 0; i < count; i++) {
     const end = from.varint() + from.position;
     from.int8();
-    const atMs = clock.firstAtMs + from.varlong();
-    const offset = baseOffset + BigInt(from.varint());
+    const atMs = firstAtMs + from.varlongNumber();
+    const delta = from.varint();
+    const offset = delta === 0 ? baseOffset : baseOffset + BigInt(delta);
     const key = readNullable(from);
     const value = readNullable(from);
     const headers: { key: string; value: Uint8Array }[] = [];
@@ -200,7 +213,7 @@ const decodeRecords = (
     if (from.position !== end) {
       throw new WireFormatError(`The record at offset ${offset} ends at byte ${from.position}; ${end} is stated`);
     }
-    records.push({ offset, timestampMs: Number(clock.logAtMs ?? atMs), key, value, headers });
+    records.push({ offset, timestampMs: logAtMs ?? atMs, key, value, headers });
   }
   return records;
 };
