@@ -8,7 +8,7 @@ import {
   type NativeMessage,
   type NativeMetadata,
 } from "./native-binding.js";
-import { codeOf, errorOf } from "./native-errors.js";
+import { codeOf, errorOf, refusedSettings } from "./native-errors.js";
 import { NativeLifetime } from "./native-lifetime.js";
 
 /** Longest stay of one question on a thread of libuv's pool. */
@@ -60,11 +60,12 @@ export class ConsumerInstance {
   }
 
   async #start(deadline: Deadline): Promise<void> {
-    await this.#lifetime.call("quick", deadline, "Starting a consumer", (done) => {
+    const answer = await this.#lifetime.attempt("quick", deadline, (done) => {
       this.#native.configureCallbacks(true, this.#callbacks);
       this.#running = true;
       this.#native.connect(done);
     });
+    if (!answer.ok) throw refusedSettings(answer.error);
     if (this.#lifetime.isClosed) return;
     this.#native.consumeLoop(LOOP_MS, 0, (error, message, eof, warningCode) => {
       if (this.#lifetime.isClosed) return;

@@ -1,7 +1,7 @@
 import { KrabkaError, type ProducerPair, type Role } from "@krabka/core";
 import type { Deadline } from "./deadline.js";
 import type { NativeError } from "./native-binding.js";
-import { codeOf, errorOf, TIMED_OUT, verdictOn } from "./native-errors.js";
+import { codeOf, errorOf, refusesMint, TIMED_OUT } from "./native-errors.js";
 import type { ProducerInstance } from "./producer-instance.js";
 
 /** librdkafka logs this when InitProducerId failed and it is about to repeat it. */
@@ -11,8 +11,11 @@ const SLICE_MS = 5;
 const QUICK_SLICES = 20;
 const PAUSE_MS = 20;
 
-/** `refused`: `mayMint` said no and nothing was sent; the producer is as good as before. */
-export type Minted = { readonly pair: ProducerPair } | "refused";
+/**
+ * - `not-sent`: `mayMint` said no; the producer is as good as before.
+ * - `not-yet`: the coordinator is not ready and did nothing; the producer is of no use, since it would repeat the request.
+ */
+export type Minted = { readonly pair: ProducerPair } | "not-sent" | "not-yet";
 
 /**
  * Mints under a new, connected producer.
@@ -46,15 +49,20 @@ const initialise = async (
   isRepeating: () => boolean,
   deadline: Deadline,
 ): Promise<Minted> => {
+  let repeating = false;
   for (let slice = 0; ; slice++) {
     const lane = slice < QUICK_SLICES ? "quick" : "patient";
     const mayBegin = slice === 0 ? mayMint : () => true;
     const answer = await producer.initTransactions(lane, SLICE_MS, deadline, mayBegin);
-    if (answer === undefined) return "refused";
+    if (answer === undefined) return "not-sent";
     if (answer.ok) return { pair: await pairOf(producer, role, deadline) };
     const { error } = answer;
-    if (verdictOn(error) !== "again" || codeOf(error) !== TIMED_OUT) throw mintError(error, role);
-    if (isRepeating()) throw unanswered(role, "its connection to the coordinator ended");
+    if (refusesMint(codeOf(error))) return "not-yet";
+    if (codeOf(error) !== TIMED_OUT) throw mintError(error, role);
+    if (repeating) throw unanswered(role, "its connection to the coordinator ended");
+    // The next answer tells for what reason the request failed.
+    repeating = isRepeating();
+    if (repeating) continue;
     deadline.throwIfEnded();
     if (slice < QUICK_SLICES) continue;
     const sent = (producer.latestStatistics?.sent("InitProducerId") ?? 0) > 0;

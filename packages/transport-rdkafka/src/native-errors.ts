@@ -107,6 +107,9 @@ export const verdictOn = (error: NativeError): Verdict => {
 /** Whether the broker said with this code that it does not execute an EndTxn. */
 export const refusesEndTxn = (code: number): boolean => FENCES.has(code) || ENDTXN_REFUSALS.has(code);
 
+/** Whether the coordinator said with this code that it did nothing about an InitProducerId, and soon may. */
+export const refusesMint = (code: number): boolean => code === 14 || code === 16;
+
 export const isFence = (code: number): boolean => FENCES.has(code);
 
 /** Whether `abortTransaction` after this error leaves the epoch alone. */
@@ -121,3 +124,7 @@ export const errorOf = (error: NativeError, what: string): KrabkaError => {
     ? new FencedError(message, { cause: error })
     : new KrabkaError(known, message, { cause: error });
 };
+
+/** The making of a client contacts nobody: it fails for its settings. */
+export const refusedSettings = (error: NativeError): KrabkaError =>
+  new KrabkaError("INVALID_ARGUMENT", `librdkafka refuses its configuration: ${error.message}`, { cause: error });

@@ -25,6 +25,7 @@ export class PartitionReader {
   readonly #followers = new Set<Follower>();
   readonly #waiters = new Set<() => void>();
   #view = new PartitionView(0n);
+  #begun = false;
   #cold = true;
   #ended: KrabkaError | undefined;
 
@@ -48,7 +49,11 @@ export class PartitionReader {
 
   add(follower: Follower): void {
     this.#followers.add(follower);
-    if (this.#cold) return;
+    if (this.#cold) {
+      // Who is here before the first record needs no view.
+      follower.attached = !this.#begun;
+      return;
+    }
     // Not from inside `follow`, whose caller does not have its feed yet.
     queueMicrotask(() => this.#attach(follower));
   }
@@ -60,6 +65,7 @@ export class PartitionReader {
   /** A committed record, in log order. */
   take(message: NativeMessage): void {
     if (this.#ended !== undefined) return;
+    this.#begun = true;
     const entry = readEntry(message);
     // librdkafka goes back to the start when the log no longer has what comes next.
     if (entry.offset < this.#view.position) this.#startOver(entry.offset);

@@ -8,7 +8,7 @@ import {
   type NativeProducer,
   type RdKafkaConfig,
 } from "./native-binding.js";
-import { CLIENT_CLOSED, codeOf } from "./native-errors.js";
+import { CLIENT_CLOSED, codeOf, refusedSettings } from "./native-errors.js";
 import { type Answer, NativeLifetime } from "./native-lifetime.js";
 import { Statistics } from "./statistics.js";
 
@@ -91,12 +91,13 @@ export class ProducerInstance {
   /** Makes librdkafka's client and waits until a broker answers. */
   async connect(deadline: Deadline): Promise<void> {
     if (!this.#connected) {
-      await this.#lifetime.call("quick", deadline, "Starting a producer", (done) => {
+      const answer = await this.#lifetime.attempt("quick", deadline, (done) => {
         this.#native.configureCallbacks(true, this.#callbacks);
         this.#bornAtMs = performance.now();
         this.#connected = true;
         this.#native.connect(done);
       });
+      if (!answer.ok) throw refusedSettings(answer.error);
       this.#schedule();
     }
     if (!this.#reached) await this.#reachBroker(deadline);

@@ -56,11 +56,6 @@ export class ProducerShelf {
     this.#kept.set(key, { producer, timer });
   }
 
-  /** Whether the producer was left here, be it to be kept or to be ended. */
-  holds(producer: ProducerInstance): boolean {
-    return producer.isClosed || [...this.#kept.values()].some((kept) => kept.producer === producer);
-  }
-
   async close(): Promise<void> {
     this.#closed = true;
     for (const { producer, timer } of this.#kept.values()) {

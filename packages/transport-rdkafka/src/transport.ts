@@ -20,7 +20,7 @@ import {
 import { capabilitiesWith, UNSUPPORTED_REASONS } from "./capabilities.js";
 import { ClientConfig } from "./client-config.js";
 import { CoordinationReader } from "./coordination-reader.js";
-import { Deadline } from "./deadline.js";
+import { Backoff, Deadline } from "./deadline.js";
 import { mint } from "./mint.js";
 import type { RdKafkaConfig } from "./native-binding.js";
 import { OrdinaryWriter } from "./ordinary-writer.js";
@@ -158,23 +158,32 @@ export class RdKafkaTransport implements Transport {
   }
 
   async #mint(role: Role, options: SessionOptions, deadline: Deadline): Promise<WriterSession> {
+    const backoff = new Backoff(20, 250);
+    for (;;) {
+      const session = await this.#tryMint(role, options, deadline);
+      if (session !== undefined) return session;
+      await deadline.pause(backoff.next());
+    }
+  }
+
+  /** @returns undefined when the coordinator is not ready and did nothing */
+  async #tryMint(role: Role, options: SessionOptions, deadline: Deadline): Promise<WriterSession | undefined> {
     const { transactionTimeoutMs, mayMint } = options;
     const producer = this.#shelf.take(role, transactionTimeoutMs);
     this.#minting.add(producer);
+    let kept = false;
     try {
       await deadline.race(producer.connect(deadline));
       const minted = await deadline.race(mint(producer, role, mayMint, deadline));
       if (this.#closing !== undefined) throw closedError();
-      if (minted === "refused") {
-        this.#shelf.put(role, transactionTimeoutMs, producer);
-        throw new KrabkaError("BUSY", `The state of role ${JSON.stringify(role)} no longer says to mint`, { role });
-      }
-      return this.#session(role, minted.pair, producer);
-    } catch (error) {
-      if (!this.#shelf.holds(producer)) this.#end(producer.close());
-      throw error;
+      if (minted === "not-yet") return undefined;
+      kept = true;
+      if (minted !== "not-sent") return this.#session(role, minted.pair, producer);
+      this.#shelf.put(role, transactionTimeoutMs, producer);
+      throw new KrabkaError("BUSY", `The state of role ${JSON.stringify(role)} no longer says to mint`, { role });
     } finally {
       this.#minting.delete(producer);
+      if (!kept) this.#end(producer.close());
     }
   }
 
