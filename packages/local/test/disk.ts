@@ -53,7 +53,7 @@ export interface DiskFaults {
  * A disk in memory that can be unplugged. What was not synced is lost then, or, if the test says so, pages of it reach the
  * platter in any combination. A failed sync marks its pages clean, as Linux does: they are never written unless dirtied again.
  */
-export class Disk implements LogFileSystem {
+export class Disk {
   readonly calls: string[] = [];
   faults: DiskFaults = {};
   #cached = new Map<string, Inode>();
@@ -117,53 +117,56 @@ export class Disk implements LogFileSystem {
     return copy;
   }
 
-  async lockDirectory(directory: string): Promise<DirectoryLock> {
-    const life = this.#call("lock", directory);
-    if (this.#locks.has(directory)) throw new LocalError("IN_USE", `${directory} is open already`);
-    this.#locks.add(directory);
-    return { release: () => void (this.#life === life && this.#locks.delete(directory)) };
+  /** The disk as one process sees it: after `kill` or `unplug` none of its calls does anything any more. */
+  process(): LogFileSystem {
+    const life = this.#life;
+    const call = (name: string, path: string): void => this.#call(name, path, life);
+    return {
+      lockDirectory: async (directory): Promise<DirectoryLock> => {
+        call("lock", directory);
+        if (this.#locks.has(directory)) throw new LocalError("IN_USE", `${directory} is open already`);
+        this.#locks.add(directory);
+        return { release: () => void (this.#life === life && this.#locks.delete(directory)) };
+      },
+      makeDirectory: async (directory) => call("mkdir", directory),
+      list: async (directory) => {
+        call("list", directory);
+        return [...this.#cached.keys()].filter((path) => dirname(path) === directory).map((path) => basename(path));
+      },
+      syncDirectory: async (directory) => {
+        call("syncdir", directory);
+        await this.faults.sync?.(directory);
+        this.#live("syncdir", directory, life);
+        this.#syncNames(directory);
+      },
+      rename: async (from, to) => {
+        call("rename", to);
+        this.#cached.set(to, this.#inode(from));
+        this.#cached.delete(from);
+      },
+      remove: async (path) => {
+        call("remove", path);
+        this.#inode(path);
+        this.#cached.delete(path);
+      },
+      create: async (path) => {
+        call("create", path);
+        const inode = new Inode();
+        this.#cached.set(path, inode);
+        return this.#file(path, inode, life);
+      },
+      open: async (path) => {
+        call("open", path);
+        return this.#file(path, this.#inode(path), life);
+      },
+    };
   }
 
-  async makeDirectory(directory: string): Promise<void> {
-    this.#call("mkdir", directory);
-  }
-
-  async list(directory: string): Promise<readonly string[]> {
-    this.#call("list", directory);
-    return [...this.#cached.keys()].filter((path) => dirname(path) === directory).map((path) => basename(path));
-  }
-
-  async syncDirectory(directory: string): Promise<void> {
-    this.#call("syncdir", directory);
-    await this.faults.sync?.(directory);
+  #syncNames(directory: string): void {
     for (const path of this.#durable.keys()) {
       if (dirname(path) === directory && !this.#cached.has(path)) this.#durable.delete(path);
     }
     for (const [path, inode] of this.#cached) if (dirname(path) === directory) this.#durable.set(path, inode);
-  }
-
-  async rename(from: string, to: string): Promise<void> {
-    this.#call("rename", to);
-    this.#cached.set(to, this.#inode(from));
-    this.#cached.delete(from);
-  }
-
-  async remove(path: string): Promise<void> {
-    this.#call("remove", path);
-    this.#inode(path);
-    this.#cached.delete(path);
-  }
-
-  async create(path: string): Promise<LogFile> {
-    this.#call("create", path);
-    const inode = new Inode();
-    this.#cached.set(path, inode);
-    return this.#file(path, inode);
-  }
-
-  async open(path: string): Promise<LogFile> {
-    this.#call("open", path);
-    return this.#file(path, this.#inode(path));
   }
 
   #inode(path: string): Inode {
@@ -172,15 +175,17 @@ export class Disk implements LogFileSystem {
     return inode;
   }
 
-  #call(name: string, path: string, life = this.#life): number {
+  #live(name: string, path: string, life: number): void {
     if (life !== this.#life) throw new Error(`${name} ${path} by a process that is dead`);
-    this.faults.before?.(name, path);
-    this.calls.push(`${name} ${basename(path)}`);
-    return life;
   }
 
-  #file(path: string, inode: Inode): LogFile {
-    const life = this.#life;
+  #call(name: string, path: string, life: number): void {
+    this.#live(name, path, life);
+    this.faults.before?.(name, path);
+    this.calls.push(`${name} ${basename(path)}`);
+  }
+
+  #file(path: string, inode: Inode, life: number): LogFile {
     return {
       size: async () => {
         this.#call("size", path, life);
@@ -210,7 +215,7 @@ export class Disk implements LogFileSystem {
           inode.dirty.clear();
           throw error;
         }
-        if (life !== this.#life) throw new Error(`sync ${path} by a process that is dead`);
+        this.#live("sync", path, life);
         inode.flush(() => true, true);
       },
       close: async () => undefined,

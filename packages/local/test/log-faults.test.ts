@@ -233,7 +233,7 @@ describe("Failing storage", () => {
     disk.faults.before = (call) => {
       if (call === "list") throw new Error("EIO");
     };
-    expect((await rejection(FileLog.open(DIRECTORY, { fileSystem: disk }))).code).toBe("FAILED");
+    expect((await rejection(FileLog.open(DIRECTORY, { fileSystem: disk.process() }))).code).toBe("FAILED");
     disk.faults = {};
     await openLog(disk);
   });

@@ -6,7 +6,7 @@ export const DIRECTORY = "/data/log";
 export const bytes = (text: string): Uint8Array => new Uint8Array(Buffer.from(text));
 
 export const openLog = (disk: Disk, options: FileLogOptions = {}): Promise<FileLog> =>
-  FileLog.open(DIRECTORY, { ...options, fileSystem: disk });
+  FileLog.open(DIRECTORY, { ...options, fileSystem: disk.process() });
 
 /** Every record that is kept, as text. */
 export async function textsOf(log: DurableLog, from = log.status().start): Promise<string[]> {

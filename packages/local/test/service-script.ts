@@ -20,7 +20,7 @@ export interface HostOptions {
 /** A service on a log on a disk in memory. */
 export async function openHost(options: HostOptions = {}): Promise<Host> {
   const { disk = new Disk(), clock = new ManualClock() } = options;
-  const log = await FileLog.open(DIRECTORY, { ...options.log, fileSystem: disk });
+  const log = await FileLog.open(DIRECTORY, { ...options.log, fileSystem: disk.process() });
   const service = await LogBackedCoordinationService.open(log, { clock, ...options.service });
   return { disk, clock, log, service };
 }
