@@ -29,9 +29,13 @@ const client = (bootstrap: string) => ({
   logLevel: logLevel.NOTHING,
 });
 
-/** One broker behind a fault proxy. Writes of "somebody else" go through kafkajs's own producer. */
+/**
+ * One broker behind a fault proxy, of the version that `KRABKA_KAFKA_VERSION` names. Writes of "somebody else" go through
+ * kafkajs's own producer.
+ */
 export const startHarness = async (leaseRecords: LeaseRecords): Promise<TransportHarness> => {
-  const cluster = await startKafka({ proxied: true });
+  const version = process.env.KRABKA_KAFKA_VERSION;
+  const cluster = await startKafka({ proxied: true, ...(version && { version }) });
   return new KafkaHarness(cluster, leaseRecords);
 };
 
