@@ -28,4 +28,17 @@ export {
   type TransactionState,
 } from "./cluster/protocol.js";
 export { ManualClock, type ManualClockOptions } from "./manual-clock.js";
+export { CLIENT_APIS, everyFault, faultAt, PASSING_CODES, showFault } from "./simulation/every-fault.js";
+export { SeededRandom } from "./simulation/seeded-random.js";
+export {
+  type Invariant,
+  SEED_VARIABLE,
+  SEEDS_VARIABLE,
+  type SimulatedEvent,
+  Simulation,
+  SimulationFailure,
+  type SimulationOptions,
+  seedsToRun,
+} from "./simulation/simulation.js";
+export { Trace } from "./simulation/trace.js";
 export { FakeTransport, type FakeTransportOptions } from "./transport/fake-transport.js";

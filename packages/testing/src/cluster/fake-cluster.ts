@@ -40,6 +40,8 @@ export interface FakeClusterOptions {
   readonly maxTransactionTimeoutMs?: number | undefined;
   /** Whether a metadata request creates the topic it asks for. @default undefined: it does not */
   readonly autoCreate?: TopicSettings | undefined;
+  /** Told of every request when it was executed, with its answer, which may yet be lost. */
+  readonly onExecuted?: ((call: FakeCall, answer: Answer<ApiName>) => void) | undefined;
 }
 
 /** A request that was not answered yet. */
@@ -223,6 +225,7 @@ export class FakeCluster {
     this.requests.push(call);
     const answer: Answer<A> =
       plan?.errorCode === undefined ? await this.#handlers.execute(call, signal) : refuse(plan.errorCode);
+    this.#options.onExecuted?.(call, answer);
     await plan?.after();
     await this.#travel();
     return answer;
