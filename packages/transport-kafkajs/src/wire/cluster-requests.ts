@@ -30,7 +30,7 @@ export interface BrokerAddress {
   readonly rack: string | null;
 }
 
-export interface PartitionMetadata {
+interface PartitionMetadata {
   readonly code: number;
   readonly partition: number;
   readonly leader: number;

@@ -58,7 +58,7 @@ export const decodeProduce = (from: ByteReader): ProduceAnswer[] =>
     })
     .flat();
 
-export interface FetchPartition {
+interface FetchPartition {
   readonly partition: number;
   readonly leaderEpoch: number;
   readonly fetchOffset: bigint;
