@@ -1,6 +1,6 @@
 import { type Clock, KrabkaError, type Role } from "@krabka/core";
 import { Backoff, Deadline } from "./deadline.js";
-import { errorOf, meaningOf, NONE, UNKNOWN_TOPIC_OR_PARTITION } from "./error-codes.js";
+import { errorOf, meaningOf, NONE, onRole, onTopic, UNKNOWN_TOPIC_OR_PARTITION } from "./error-codes.js";
 import { FIND_COORDINATOR, METADATA } from "./wire/api.js";
 import type { ByteReader } from "./wire/byte-reader.js";
 import { type ClusterMetadata, decodeMetadata, encodeMetadata, type TopicMetadata } from "./wire/cluster-requests.js";
@@ -113,7 +113,7 @@ export class ClusterMap {
       this.#topics.delete(topic);
       if (code === UNKNOWN_TOPIC_OR_PARTITION) return undefined;
       if (meaningOf(code) !== "moved" && meaningOf(code) !== "busy") {
-        throw errorOf(code, `Looking up topic ${JSON.stringify(topic)}`);
+        throw errorOf(code, `Looking up topic ${JSON.stringify(topic)}`, { right: onTopic("Describe", topic) });
       }
       await deadline.pause(backoff.next());
     }
@@ -156,7 +156,9 @@ export class ClusterMap {
           return answer.nodeId;
         }
         if (meaningOf(answer.code) === "refused" || meaningOf(answer.code) === "unknown") {
-          throw errorOf(answer.code, `Looking up the coordinator of role ${JSON.stringify(role)}`);
+          throw errorOf(answer.code, `Looking up the coordinator of role ${JSON.stringify(role)}`, {
+            right: `${onRole("Write", role)} (to observe: Describe)`,
+          });
         }
         await deadline.pause(backoff.next());
       } catch (error) {

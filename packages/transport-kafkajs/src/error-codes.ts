@@ -98,6 +98,7 @@ export const UNKNOWN_TOPIC_OR_PARTITION = 3;
 export const TOPIC_ALREADY_EXISTS = 36;
 export const INVALID_TXN_STATE = 48;
 export const CONCURRENT_TRANSACTIONS = 51;
+export const TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53;
 export const OPERATION_NOT_ATTEMPTED = 55;
 export const TRANSACTIONAL_ID_NOT_FOUND = 105;
 
@@ -106,9 +107,24 @@ export const meaningOf = (code: number): CodeMeaning => TABLE[code]?.meaning ?? 
 /** Name and number, for messages. */
 export const nameOf = (code: number): string => `${TABLE[code]?.name ?? "unknown code"} (${code})`;
 
+/** An ACL as operators name it. Read and Write include Describe (Kafka's AclEntry). */
+export const onTopic = (operation: string, topic: string): string => `${operation} on topic ${JSON.stringify(topic)}`;
+
+/** An ACL on what the protocol knows a role as. */
+export const onRole = (operation: string, role: string): string =>
+  `${operation} on transactional id ${JSON.stringify(role)}`;
+
+export interface ErrorContext {
+  /** The broker's own words. */
+  readonly detail?: string | null | undefined;
+  /** The ACL that the request takes. */
+  readonly right?: string | undefined;
+}
+
 /** The error for a caller whose request was answered with `code`. */
-export const errorOf = (code: number, what: string, detail?: string | null): KrabkaError => {
+export const errorOf = (code: number, what: string, { detail, right }: ErrorContext = {}): KrabkaError => {
   const error = TABLE[code]?.error ?? "UNREACHABLE";
-  const message = `${what}: the broker answered ${nameOf(code)}${detail ? `, ${detail}` : ""}`;
+  const wanted = error === "UNAUTHORIZED" && right !== undefined ? `; wanted: the right ${right}` : "";
+  const message = `${what}: the broker answered ${nameOf(code)}${detail ? `, ${detail}` : ""}${wanted}`;
   return error === "FENCED" ? new FencedError(message) : new KrabkaError(error, message);
 };

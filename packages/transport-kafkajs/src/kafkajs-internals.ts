@@ -87,6 +87,15 @@ const asKafka = (kafka: Kafka | KafkaConfig, requestTimeoutMs: number): Kafka =>
   return new kafkajs.Kafka({ requestTimeout: requestTimeoutMs, ...(kafka as KafkaConfig) });
 };
 
+const nameOf = (error: unknown): string | undefined => (error instanceof Error ? error.name : undefined);
+
+/** The words of the innermost cause, such as what TLS said about a certificate. */
+const rootOf = (error: unknown): string => {
+  let root = error;
+  while (root instanceof Error && root.cause !== undefined) root = root.cause;
+  return root instanceof Error ? root.message : String(root);
+};
+
 /** One connection that is opened when needed and thrown away when it fails. */
 class Channel {
   readonly #builder: PoolBuilder;
@@ -150,9 +159,6 @@ class Channel {
     } catch (error) {
       this.#discard(started, error instanceof Error ? error : new Error(String(error)));
       if (KrabkaError.is(error)) throw error;
-      if (error instanceof Error && error.name === "KafkaJSSASLAuthenticationError") {
-        throw new KrabkaError("UNAUTHORIZED", `${this.address} refused the credentials`, { cause: error });
-      }
       throw new UnansweredError(`No connection to ${this.address}`, false, error);
     }
   }
@@ -193,7 +199,34 @@ class Channel {
     }
     pool.setVersions(Object.fromEntries(served));
     pool.setSupportAuthenticationProtocol(served.has(SASL_AUTHENTICATE_KEY));
-    await connection.authenticate();
+    await this.#logIn(connection);
+  }
+
+  /**
+   * kafkajs turns whatever ends the SASL exchange into one kind of error, also a connection that broke. So the exchange
+   * is listened to: only the broker's own word is about the credentials.
+   */
+  async #logIn(connection: KafkaJsConnection): Promise<void> {
+    const send = connection.send.bind(connection);
+    let failure: { readonly error: unknown } | undefined;
+    connection.send = async (request) => {
+      try {
+        return await send(request);
+      } catch (error) {
+        failure = { error };
+        throw error;
+      }
+    };
+    try {
+      await connection.authenticate();
+    } catch (error) {
+      const decisive = failure === undefined ? nameOf(error) : nameOf(failure.error);
+      if (decisive !== "KafkaJSSASLAuthenticationError" && decisive !== "KafkaJSProtocolError") throw error;
+      const why = error instanceof Error ? error.message : String(error);
+      throw new KrabkaError("UNAUTHORIZED", `${this.address} refused the credentials: ${why}`, { cause: error });
+    } finally {
+      connection.send = send;
+    }
   }
 
   async #sendOn(connection: KafkaJsConnection, { api, encode, timeoutMs }: WireRequest): Promise<ByteReader> {
@@ -307,7 +340,7 @@ class KafkaJsWire implements Wire {
       let timer: NodeJS.Timeout | undefined;
       const fail = (channel: Channel, error: unknown): void => {
         open -= 1;
-        this.#tried.push(channel.address);
+        this.#tried.push(`${channel.address} (${rootOf(error)})`);
         if (channel === this.#seed) this.#replaceSeed();
         if (!(error instanceof UnansweredError) || (open === 0 && candidates.length === 0)) {
           clearTimeout(timer);

@@ -1,7 +1,7 @@
 import { type CoordinationRecord, type FeedListener, KrabkaError, type Role } from "@krabka/core";
 import type { ClusterMap, Leader } from "./cluster-map.js";
 import { Backoff, type Deadline } from "./deadline.js";
-import { errorOf, meaningOf, NONE, OFFSET_OUT_OF_RANGE } from "./error-codes.js";
+import { errorOf, meaningOf, NONE, OFFSET_OUT_OF_RANGE, onTopic } from "./error-codes.js";
 import { type Applied, groupByRole, type Malformed, PartitionView } from "./partition-view.js";
 import { LIST_OFFSETS } from "./wire/api.js";
 import { decodeListOffsets, encodeListOffsets, type FetchedPartition, type LogEnd } from "./wire/log-requests.js";
@@ -139,7 +139,7 @@ export class PartitionReader {
         const answer = decodeListOffsets(await this.#map.ask(nodeId, "write", { api: LIST_OFFSETS, encode }, deadline));
         const { code, offset } = answer[0] ?? { code: -1, offset: -1n };
         if (code === NONE) return offset;
-        last = errorOf(code, what);
+        last = errorOf(code, what, { right: onTopic("Read", this.topic) });
         if (meaningOf(code) === "refused" && code !== 3) throw last;
       } catch (error) {
         if (error === last) throw error;
@@ -221,7 +221,7 @@ export class PartitionReader {
   }
 
   #refused(code: number): Verdict {
-    const error = errorOf(code, `Reading ${this.topic}-${this.partition}`);
+    const error = errorOf(code, `Reading ${this.topic}-${this.partition}`, { right: onTopic("Read", this.topic) });
     if (error.code === "UNAUTHORIZED") {
       this.end(error);
       return "ended";

@@ -1,6 +1,6 @@
 import type { ClusterMap } from "./cluster-map.js";
 import { Backoff, type Deadline } from "./deadline.js";
-import { errorOf, INVALID_TXN_STATE, meaningOf, NONE } from "./error-codes.js";
+import { errorOf, INVALID_TXN_STATE, meaningOf, NONE, onTopic } from "./error-codes.js";
 import { endsAtOnce, exchange, MarkerBackoff } from "./exchange.js";
 import { PRODUCE } from "./wire/api.js";
 import { decodeProduce, encodeProduce, type ProduceAnswer, type ProducePartition } from "./wire/log-requests.js";
@@ -60,7 +60,9 @@ export async function produceAll(
       return true;
     }
     const code = answer?.code ?? -1;
-    const error = errorOf(code, `Writing to ${entry.batch.topic}-${entry.batch.partition}`, answer?.message);
+    const { topic, partition } = entry.batch;
+    const right = onTopic("Write", topic);
+    const error = errorOf(code, `Writing to ${topic}-${partition}`, { detail: answer?.message, right });
     const meaning = meaningOf(code);
     if (meaning === "moved" || meaning === "doubtful") map.forgetTopic(entry.batch.topic);
     entry.last = error;

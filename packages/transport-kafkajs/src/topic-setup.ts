@@ -1,7 +1,7 @@
 import { type CoordinationTopic, KrabkaError, type Prepared } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
 import { Backoff, type Deadline } from "./deadline.js";
-import { errorOf, meaningOf, NONE, TOPIC_ALREADY_EXISTS } from "./error-codes.js";
+import { errorOf, meaningOf, NONE, onTopic, TOPIC_ALREADY_EXISTS } from "./error-codes.js";
 import { CREATE_TOPICS, DESCRIBE_CONFIGS } from "./wire/api.js";
 import {
   decodeCreateTopics,
@@ -107,7 +107,10 @@ const createTopic = async (map: ClusterMap, wanted: WantedTopic, deadline: Deadl
       const code = answer?.code ?? -1;
       // Another member may have been faster; what it made is checked like any other topic.
       if (code === NONE || code === TOPIC_ALREADY_EXISTS) return await untilKnown(map, wanted, deadline);
-      if (meaningOf(code) === "refused" || meaningOf(code) === "unknown") throw errorOf(code, what, answer?.message);
+      if (meaningOf(code) === "refused" || meaningOf(code) === "unknown") {
+        const right = `${onTopic("Create", wanted.name)}, or a topic that was created before`;
+        throw errorOf(code, what, { detail: answer?.message, right });
+      }
     } catch (error) {
       if (!(error instanceof UnansweredError)) throw error;
     }
@@ -152,7 +155,9 @@ const topicConfigs = async (
         const code = answer?.code ?? -1;
         if (code === NONE && answer !== undefined) return answer.configs;
         const absent = code === 3;
-        if (!absent && meaningOf(code) === "refused") throw errorOf(code, what, answer?.message);
+        if (!absent && meaningOf(code) === "refused") {
+          throw errorOf(code, what, { detail: answer?.message, right: onTopic("DescribeConfigs", topic) });
+        }
       } catch (error) {
         if (!(error instanceof UnansweredError)) throw error;
       }

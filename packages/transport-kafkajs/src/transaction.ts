@@ -1,7 +1,15 @@
 import { FencedError, type KrabkaError, type ProducerPair, type Role, type WriteOutcome } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
 import type { Deadline } from "./deadline.js";
-import { errorOf, meaningOf, NONE, OPERATION_NOT_ATTEMPTED } from "./error-codes.js";
+import {
+  errorOf,
+  meaningOf,
+  NONE,
+  OPERATION_NOT_ATTEMPTED,
+  onRole,
+  onTopic,
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+} from "./error-codes.js";
 import { askCoordinator, type CoordinatorResult } from "./exchange.js";
 import { type Produced, produceAll } from "./produce.js";
 import { ADD_PARTITIONS_TO_TXN, END_TXN } from "./wire/api.js";
@@ -116,7 +124,8 @@ const addPartitions = async (
   }
   const { code, topic, partition } = decisive(answer);
   if (code === NONE) return { failure: undefined, lost };
-  const cause = errorOf(code, `Adding ${topic}-${partition} to the transaction`);
+  const right = code === TRANSACTIONAL_ID_AUTHORIZATION_FAILED ? onRole("Write", role) : onTopic("Write", topic);
+  const cause = errorOf(code, `Adding ${topic}-${partition} to the transaction`, { right });
   switch (meaningOf(code)) {
     case "fenced":
       return { failure: ended({ status: "fenced", cause }), lost };
@@ -166,7 +175,7 @@ export async function commitTransaction(
   if (answer === NONE) {
     return { outcome: { status: "committed", positions: [] }, mustRemint: lost || doubtful, unsettled: undefined };
   }
-  const cause = errorOf(answer, "Committing the transaction");
+  const cause = errorOf(answer, "Committing the transaction", { right: onRole("Write", authority.role) });
   switch (meaningOf(answer)) {
     case "fenced":
       // A rival may have minted after the commit whose answer was lost, so the refusal proves nothing about it.

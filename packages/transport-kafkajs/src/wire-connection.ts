@@ -40,7 +40,7 @@ export interface Wire {
   requestAny(request: WireRequest): Promise<ByteReader>;
   /** Tells where brokers live now; a connection to an address that changed is given up. */
   learn(brokers: readonly BrokerAddress[]): void;
-  /** Names of the brokers that were tried last, for messages. */
+  /** The brokers that were tried last, each with what went wrong there, for messages. */
   readonly tried: readonly string[];
   close(): Promise<void>;
 }

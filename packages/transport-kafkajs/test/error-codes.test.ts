@@ -1,6 +1,6 @@
 import { FencedError } from "@krabka/core";
 import { describe, expect, it } from "vitest";
-import { type CodeMeaning, errorOf, meaningOf, nameOf } from "../src/error-codes.js";
+import { type CodeMeaning, errorOf, meaningOf, nameOf, onRole, onTopic } from "../src/error-codes.js";
 
 const ROWS: readonly (readonly [CodeMeaning, readonly number[]])[] = [
   ["fenced", [47, 90, 49]],
@@ -36,6 +36,17 @@ describe("error codes (B12)", () => {
     [9999, "UNREACHABLE"],
   ] as const)("%i becomes %s for the caller", (code, expected) => {
     expect(errorOf(code, "Asking").code).toBe(expected);
+  });
+
+  it("name the right that is missing, and only where one is", () => {
+    const right = onRole("Write", "controller");
+    expect(errorOf(53, "Minting", { right }).message).toBe(
+      'Minting: the broker answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED (53); wanted: the right Write on transactional id "controller"',
+    );
+    expect(errorOf(51, "Minting", { right }).message).not.toContain("right");
+    expect(errorOf(29, "Writing", { right: onTopic("Write", "commands") }).message).toContain(
+      'Write on topic "commands"',
+    );
   });
 
   it("are named with their number, known or not", () => {
