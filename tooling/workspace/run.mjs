@@ -13,15 +13,24 @@ const commands = {
   },
   conformance: async ([transport, ...args]) => {
     const folder = `packages/transport-${transport}/kafka-test/conformance`;
-    if (!/^(kafkajs)$/.test(transport ?? "")) {
-      console.error(`npm run conformance -- <transport>, where <transport> is kafkajs; got ${transport ?? "nothing"}`);
+    const { version, rest } = kafkaVersion(args);
+    if (!/^(kafkajs)$/.test(transport ?? "") || version === "") {
+      console.error("npm run conformance -- <transport> [--kafka <version>], where <transport> is kafkajs");
       return 2;
     }
     await install();
     await build(...compiled());
-    return tool("vitest", ["run", "--project", "kafka", folder, ...args]);
+    const env = version === undefined ? {} : { KRABKA_KAFKA_VERSION: version };
+    return tool("vitest", ["run", "--project", "kafka", folder, ...rest], { env });
   },
 };
+
+/** Takes `--kafka <version>` out of the arguments; an empty version was not given where it should be. */
+function kafkaVersion(args) {
+  const at = args.indexOf("--kafka");
+  if (at < 0) return { version: undefined, rest: args };
+  return { version: args[at + 1] ?? "", rest: args.toSpliced(at, 2) };
+}
 
 const [name, ...args] = process.argv.slice(2);
 process.exitCode = await commands[name](args);

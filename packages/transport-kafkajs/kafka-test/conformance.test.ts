@@ -2,9 +2,9 @@ import { describeTransport } from "@krabka/testing/conformance";
 import { startHarness } from "./kafka-harness.js";
 
 const missing = {
-  moveLeader: "one broker",
-  moveCoordinator: "one broker",
-  forgetRole: "the coordinator forgets by itself, after days",
+  moveLeader: "one broker; see conformance-cluster.test.ts",
+  moveCoordinator: "one broker; see conformance-cluster.test.ts",
+  forgetRole: "this broker forgets after days; see conformance-cluster.test.ts",
 };
 
 describeTransport({

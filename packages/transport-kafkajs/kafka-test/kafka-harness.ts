@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ProducerPair, RawRecord, ReadRecord, Role, TopicPartition } from "@krabka/core";
 import type { OpenTransaction, TransportHarness, WireFault, WireFaultHandle } from "@krabka/testing/conformance";
-import { type KafkaCluster, startKafka } from "@krabka/tooling-kafka";
+import { type KafkaCluster, type StartKafkaOptions, startKafka } from "@krabka/tooling-kafka";
 import kafkajs from "kafkajs";
 import { ClusterMap } from "../src/cluster-map.js";
 import { decompress } from "../src/decompress.js";
+import { NONE, TRANSACTIONAL_ID_NOT_FOUND } from "../src/error-codes.js";
 import { KafkaJsTransport, type LeaseRecords } from "../src/index.js";
 import { openWire } from "../src/kafkajs-internals.js";
 import { systemClock } from "../src/system-clock.js";
@@ -18,9 +19,11 @@ import {
 } from "../src/wire/log-requests.js";
 import { decodeBatches, type FetchedBatch } from "../src/wire/record-batch.js";
 import { decodeDescribeTransactions, encodeDescribeTransactions } from "../src/wire/transaction-requests.js";
+import { LeaderMoves } from "./leader-moves.js";
 
 const API_KEYS = { InitProducerId: 22, AddPartitionsToTxn: 24, Produce: 0, EndTxn: 26 } as const;
 const PATIENCE_MS = 10_000;
+const EXPIRY_LIMIT_MS = 30_000;
 const { logLevel } = kafkajs;
 
 const client = (bootstrap: string) => ({
@@ -29,15 +32,11 @@ const client = (bootstrap: string) => ({
   logLevel: logLevel.NOTHING,
 });
 
-/**
- * One broker behind a fault proxy, of the version that `KRABKA_KAFKA_VERSION` names. Writes of "somebody else" go through
- * kafkajs's own producer.
- */
-export const startHarness = async (leaseRecords: LeaseRecords): Promise<TransportHarness> => {
-  const version = process.env.KRABKA_KAFKA_VERSION;
-  const cluster = await startKafka({ proxied: true, ...(version && { version }) });
-  return new KafkaHarness(cluster, leaseRecords);
-};
+/** Brokers behind a fault proxy. Writes of "somebody else" go through kafkajs's own producer. */
+export const startHarness = async (
+  leaseRecords: LeaseRecords,
+  options: Pick<StartKafkaOptions, "brokers" | "settings"> = {},
+): Promise<TransportHarness> => new KafkaHarness(await startKafka({ proxied: true, ...options }), leaseRecords);
 
 class KafkaHarness implements TransportHarness {
   readonly clock = systemClock;
@@ -49,6 +48,7 @@ class KafkaHarness implements TransportHarness {
   readonly #producer: kafkajs.Producer;
   readonly #wire;
   readonly #map: ClusterMap;
+  readonly #moves: LeaderMoves;
   #connected: Promise<unknown> | undefined;
 
   constructor(cluster: KafkaCluster, leaseRecords: LeaseRecords) {
@@ -59,6 +59,7 @@ class KafkaHarness implements TransportHarness {
     this.#producer = this.#kafka.producer({ createPartitioner: kafkajs.Partitioners.DefaultPartitioner });
     this.#wire = openWire(this.#kafka, PATIENCE_MS);
     this.#map = new ClusterMap(this.#wire, systemClock, PATIENCE_MS);
+    this.#moves = new LeaderMoves(this.#admin, this.#map);
   }
 
   transport({ topic, faulty }: Parameters<TransportHarness["transport"]>[0]): KafkaJsTransport {
@@ -73,10 +74,18 @@ class KafkaHarness implements TransportHarness {
 
   async createTopic(topic: string, numPartitions: number): Promise<void> {
     await this.#connect();
-    await this.#admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor: 1 }], waitForLeaders: true });
+    const replicationFactor = this.#cluster.brokers.length;
+    await this.#admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor }], waitForLeaders: true });
   }
 
-  async readCommitted(target: TopicPartition): Promise<readonly ReadRecord[]> {
+  readCommitted(target: TopicPartition): Promise<readonly ReadRecord[]> {
+    return settled(
+      () => this.#readCommitted(target),
+      () => this.#map.forgetTopic(target.topic),
+    );
+  }
+
+  async #readCommitted(target: TopicPartition): Promise<readonly ReadRecord[]> {
     const deadline = this.#map.deadline(undefined);
     const { nodeId } = await this.#map.leaderOf(target.topic, target.partition, deadline);
     const start = await this.#map.ask(
@@ -107,12 +116,21 @@ class KafkaHarness implements TransportHarness {
     return records.some(({ key }) => key === null) ? this.#withPolicy(topic, "delete", append) : append();
   }
 
-  async describeRole(role: Role): Promise<ProducerPair | undefined> {
+  describeRole(role: Role): Promise<ProducerPair | undefined> {
+    return settled(
+      () => this.#describeRole(role),
+      () => this.#map.forgetCoordinator(role),
+    );
+  }
+
+  async #describeRole(role: Role): Promise<ProducerPair | undefined> {
     const deadline = this.#map.deadline(undefined);
     const nodeId = await this.#map.coordinatorOf(role, deadline);
     const request = { api: DESCRIBE_TRANSACTIONS, encode: () => encodeDescribeTransactions(role) };
     const found = decodeDescribeTransactions(await this.#map.ask(nodeId, "write", request, deadline))[0];
-    return found?.code === 0 && found.pair.epoch >= 0 ? found.pair : undefined;
+    if (found?.code === TRANSACTIONAL_ID_NOT_FOUND) return undefined;
+    if (found?.code !== NONE) throw new Error(`DescribeTransactions was answered with ${found?.code}`);
+    return found.pair.epoch < 0 ? undefined : found.pair;
   }
 
   async injectFault({ api, effect }: WireFault): Promise<WireFaultHandle> {
@@ -199,9 +217,23 @@ class KafkaHarness implements TransportHarness {
     await this.#admin.alterConfigs({ resources: [resource], validateOnly: false });
   }
 
-  moveLeader = (): Promise<void> => Promise.reject(new Error("There is one broker"));
-  moveCoordinator = (): Promise<void> => Promise.reject(new Error("There is one broker"));
-  forgetRole = (): Promise<void> => Promise.reject(new Error("Expiry takes days"));
+  async moveLeader(target: TopicPartition): Promise<void> {
+    await this.#connect();
+    await this.#moves.move(target);
+  }
+
+  async moveCoordinator(role: Role): Promise<void> {
+    await this.#connect();
+    await this.#moves.moveCoordinator(role);
+  }
+
+  async forgetRole(role: Role): Promise<void> {
+    const giveUpAtMs = performance.now() + EXPIRY_LIMIT_MS;
+    while ((await this.describeRole(role)) !== undefined) {
+      if (performance.now() > giveUpAtMs) throw new Error(`The coordinator still knows ${role}`);
+      await sleep(50);
+    }
+  }
 
   async close(): Promise<void> {
     await this.#wire.close();
@@ -225,6 +257,19 @@ class KafkaHarness implements TransportHarness {
     return { fetched, batches: await decodeBatches(fetched.records, decompress) };
   }
 }
+
+/** Looks until there is an answer: whoever led before may not know yet that it does not any more. */
+const settled = async <T>(look: () => Promise<T>, forget: () => void): Promise<T> => {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await look();
+    } catch (error) {
+      if (attempt === 50) throw error;
+      forget();
+      await sleep(20);
+    }
+  }
+};
 
 const asMessage = ({ key, value, headers }: RawRecord): kafkajs.Message => ({
   key: key === null ? null : Buffer.from(key),

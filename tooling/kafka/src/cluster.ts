@@ -15,7 +15,7 @@ export const DEFAULT_KAFKA_VERSION = "4.1.1";
 export interface StartKafkaOptions {
   /** Every broker is a controller too. @default 1 */
   readonly brokers?: 1 | 3;
-  /** The version of `org.apache.kafka:kafka_2.13`. @default "4.1.1" */
+  /** The version of `org.apache.kafka:kafka_2.13`. @default what `KRABKA_KAFKA_VERSION` names, else "4.1.1" */
   readonly version?: string;
   /** Also puts a fault proxy in front of every broker. @default false */
   readonly proxied?: boolean;
@@ -51,7 +51,7 @@ export interface KafkaCluster extends AsyncDisposable {
 export async function startKafka(options: StartKafkaOptions = {}): Promise<KafkaCluster> {
   const {
     brokers: count = 1,
-    version = DEFAULT_KAFKA_VERSION,
+    version = process.env.KRABKA_KAFKA_VERSION || DEFAULT_KAFKA_VERSION,
     proxied = false,
     settings = {},
     jvmOptions = [],
