@@ -157,6 +157,7 @@ export class ClusterMap {
         }
         if (meaningOf(answer.code) === "refused" || meaningOf(answer.code) === "unknown") {
           throw errorOf(answer.code, `Looking up the coordinator of role ${JSON.stringify(role)}`, {
+            role,
             right: `${onRole("Write", role)} (to observe: Describe)`,
           });
         }

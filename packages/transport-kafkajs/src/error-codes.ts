@@ -119,12 +119,13 @@ export interface ErrorContext {
   readonly detail?: string | null | undefined;
   /** The ACL that the request takes. */
   readonly right?: string | undefined;
+  readonly role?: string | undefined;
 }
 
 /** The error for a caller whose request was answered with `code`. */
-export const errorOf = (code: number, what: string, { detail, right }: ErrorContext = {}): KrabkaError => {
+export const errorOf = (code: number, what: string, { detail, right, role }: ErrorContext = {}): KrabkaError => {
   const error = TABLE[code]?.error ?? "UNREACHABLE";
   const wanted = error === "UNAUTHORIZED" && right !== undefined ? `; wanted: the right ${right}` : "";
   const message = `${what}: the broker answered ${nameOf(code)}${detail ? `, ${detail}` : ""}${wanted}`;
-  return error === "FENCED" ? new FencedError(message) : new KrabkaError(error, message);
+  return error === "FENCED" ? new FencedError(message, { role }) : new KrabkaError(error, message, { role });
 };

@@ -55,7 +55,7 @@ export async function mint(
     if (code === CONCURRENT_TRANSACTIONS || meaning === "fenced") {
       throw new KrabkaError("BUSY", `${what}: the coordinator answered ${nameOf(code)}`, { role });
     }
-    if (meaning !== "moved" && meaning !== "busy") throw errorOf(code, what, { right: onRole("Write", role) });
+    if (meaning !== "moved" && meaning !== "busy") throw errorOf(code, what, { role, right: onRole("Write", role) });
     if (meaning === "moved") map.forgetCoordinator(role);
     await deadline.pause(backoff.next());
   }
@@ -132,7 +132,7 @@ export async function mintAgain(
       await pause(backoff.next());
     } else if (meaning === "fenced") {
       throw new FencedError(`${what}: the coordinator answered ${nameOf(code)}`, { role });
-    } else throw errorOf(code, what, { right: onRole("Write", role) });
+    } else throw errorOf(code, what, { role, right: onRole("Write", role) });
   }
 }
 
@@ -165,6 +165,6 @@ export async function describeRole(map: ClusterMap, role: Role, deadline: Deadli
     throw new KrabkaError("UNREACHABLE", `${what}: no answer`, { role, cause: error });
   }
   if (answer.code === TRANSACTIONAL_ID_NOT_FOUND) return { pair: undefined, state: "unknown to the coordinator" };
-  if (answer.code !== NONE) throw errorOf(answer.code, what, { right: onRole("Describe", role) });
+  if (answer.code !== NONE) throw errorOf(answer.code, what, { role, right: onRole("Describe", role) });
   return { pair: answer.pair.epoch < 0 ? undefined : answer.pair, state: answer.state };
 }
