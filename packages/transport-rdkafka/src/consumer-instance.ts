@@ -15,6 +15,9 @@ import { NativeLifetime } from "./native-lifetime.js";
 const ASK_MS = 500;
 /** How long the reading thread may wait for records, and so how long its end may hold up the event loop. */
 const LOOP_MS = 50;
+/** How long a record that the thread has read may take until it is handed over. */
+export const HAND_OVER_MS = 20;
+const LAST_HAND_OVERS = 4;
 
 export interface ConsumerListener {
   onMessage(message: NativeMessage): void;
@@ -32,6 +35,7 @@ export class ConsumerInstance {
   readonly #listener: ConsumerListener;
   readonly #callbacks: NativeCallbacks;
   #started: Promise<void> | undefined;
+  readonly #assigned = new Set<number>();
   #running = false;
 
   /** @throws {KrabkaError} `INVALID_ARGUMENT` where librdkafka refuses a setting */
@@ -78,13 +82,14 @@ export class ConsumerInstance {
 
   /** Reads a partition from an offset on. The client must have started. */
   assign(partition: number, offset: bigint): void {
-    if (!this.#lifetime.isClosed) {
-      this.#native.incrementalAssign([{ topic: this.#topic, partition, offset: Number(offset) }]);
-    }
+    if (this.#lifetime.isClosed || this.#assigned.has(partition)) return;
+    this.#native.incrementalAssign([{ topic: this.#topic, partition, offset: Number(offset) }]);
+    this.#assigned.add(partition);
   }
 
   unassign(partition: number): void {
-    if (!this.#lifetime.isClosed) this.#native.incrementalUnassign([{ topic: this.#topic, partition }]);
+    if (this.#lifetime.isClosed || !this.#assigned.delete(partition)) return;
+    this.#native.incrementalUnassign([{ topic: this.#topic, partition }]);
   }
 
   /** Brokers and, with a topic, its partitions; none of a topic that does not exist or may not be seen. */
@@ -105,15 +110,25 @@ export class ConsumerInstance {
     return { begin: BigInt(lowOffset), end: BigInt(highOffset) };
   }
 
-  /** Ends the client once no call is under way. Idempotent; never rejects. */
+  /** Ends the client once no call is under way and nothing comes in any more. Idempotent; never rejects. */
   close(): Promise<void> {
-    return this.#lifetime.close((done) => {
-      if (!this.#running) return done();
-      this.#native.disconnect(() => {
-        this.#native.configureCallbacks(false, this.#callbacks);
-        done();
-      });
-    });
+    return this.#lifetime.close((done) => void this.#free().then(done));
+  }
+
+  /**
+   * node-rdkafka drops what its reading thread read and did not hand over yet, and librdkafka waits for ever for the
+   * release of just that. So reading ends first, and then the thread gets time to hand over the last record.
+   */
+  async #free(): Promise<void> {
+    if (!this.#running) return;
+    const partitions = [...this.#assigned].map((partition) => ({ topic: this.#topic, partition }));
+    if (partitions.length > 0) this.#native.incrementalUnassign(partitions);
+    // Several timers: one might fire at once after the process was stopped.
+    for (let turn = 0; turn < LAST_HAND_OVERS; turn++) {
+      await new Promise((resolve) => setTimeout(resolve, HAND_OVER_MS));
+    }
+    await new Promise<void>((resolve) => this.#native.disconnect(() => resolve()));
+    this.#native.configureCallbacks(false, this.#callbacks);
   }
 
   /** Asks in slices, so that no thread of the pool is held for long, until there is an answer. */

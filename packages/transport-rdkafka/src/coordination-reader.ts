@@ -1,6 +1,6 @@
 import { type CallOptions, type Clock, type FeedListener, KrabkaError, type Role, type RoleFeed } from "@krabka/core";
 import type { ClientConfig } from "./client-config.js";
-import { ConsumerInstance } from "./consumer-instance.js";
+import { ConsumerInstance, HAND_OVER_MS } from "./consumer-instance.js";
 import { Deadline } from "./deadline.js";
 import { errorOf } from "./native-errors.js";
 import { type Follower, PartitionReader } from "./partition-reader.js";
@@ -25,6 +25,9 @@ export class CoordinationReader {
   readonly #probe: TailProbe;
   readonly #options: ReaderOptions;
   readonly #readers = new Map<number, PartitionReader>();
+  /** Partitions whose last reader left, with the instant from which nothing comes in for it any more. */
+  readonly #quietFromMs = new Map<number, number>();
+  readonly #assigned = new WeakSet<PartitionReader>();
   #closed = false;
   #troubleToldAtMs = Number.NEGATIVE_INFINITY;
 
@@ -32,8 +35,8 @@ export class CoordinationReader {
     this.#options = options;
     this.#probe = new TailProbe(config.reading("uncommitted"), options.topic);
     this.consumer = new ConsumerInstance(config.reading("committed"), options.topic, {
-      onMessage: (message) => this.#readers.get(message.partition)?.take(message),
-      onEnd: ({ partition, offset }) => this.#readers.get(partition)?.reached(BigInt(offset)),
+      onMessage: (message) => this.#assignedReader(message.partition)?.take(message),
+      onEnd: ({ partition, offset }) => this.#assignedReader(partition)?.reached(BigInt(offset)),
       onProblem: (code, text) => this.#problem(errorOf({ message: text, code }, this.#what)),
     });
   }
@@ -56,6 +59,11 @@ export class CoordinationReader {
     for (const reader of this.#readers.values()) reader.end(closed, false);
     this.#readers.clear();
     await Promise.all([this.consumer.close(), this.#probe.close()]);
+  }
+
+  #assignedReader(partition: number): PartitionReader | undefined {
+    const reader = this.#readers.get(partition);
+    return reader !== undefined && this.#assigned.has(reader) ? reader : undefined;
   }
 
   get #what(): string {
@@ -107,8 +115,13 @@ export class CoordinationReader {
   /** Starts to read; as long as the client can't be made, nothing can be read. */
   async #assign(reader: PartitionReader): Promise<void> {
     try {
-      await this.consumer.start(new Deadline(this.#options.clock, undefined, this.#options.requestTimeoutMs));
-      if (this.#readers.get(reader.partition) === reader) this.consumer.assign(reader.partition, BEGINNING);
+      const deadline = new Deadline(this.#options.clock, undefined, this.#options.requestTimeoutMs);
+      await this.consumer.start(deadline);
+      const quietFromMs = this.#quietFromMs.get(reader.partition) ?? 0;
+      await deadline.pause(Math.max(0, quietFromMs - this.#options.clock.monotonicMs()));
+      if (this.#readers.get(reader.partition) !== reader) return;
+      this.consumer.assign(reader.partition, BEGINNING);
+      this.#assigned.add(reader);
     } catch (error) {
       if (this.#closed) return;
       reader.trouble(error as KrabkaError);
@@ -121,7 +134,8 @@ export class CoordinationReader {
   #drop(reader: PartitionReader): void {
     if (this.#readers.get(reader.partition) !== reader) return;
     this.#readers.delete(reader.partition);
-    this.consumer.unassign(reader.partition);
+    if (this.#assigned.has(reader)) this.consumer.unassign(reader.partition);
+    this.#quietFromMs.set(reader.partition, this.#options.clock.monotonicMs() + HAND_OVER_MS);
     reader.end(new KrabkaError("CLOSED", "The feed was closed"), false);
   }
 

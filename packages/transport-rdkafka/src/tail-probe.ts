@@ -1,5 +1,5 @@
 import type { ClientSettings } from "./client-config.js";
-import { ConsumerInstance } from "./consumer-instance.js";
+import { ConsumerInstance, HAND_OVER_MS } from "./consumer-instance.js";
 import type { Deadline } from "./deadline.js";
 import type { NativeMessage } from "./native-binding.js";
 import { type ReadEntry, readEntry } from "./partition-view.js";
@@ -50,8 +50,11 @@ export class TailProbe {
       if (previous !== undefined) await deadline.race(previous);
       return await this.#scan(partition, from, end, deadline);
     } finally {
-      leave();
-      if (this.#turns.get(partition) === last) this.#turns.delete(partition);
+      // What is still on its way from this scan must not be taken for the next one's.
+      deadline.clock.setTimer(HAND_OVER_MS, () => {
+        leave();
+        if (this.#turns.get(partition) === last) this.#turns.delete(partition);
+      });
     }
   }
 
