@@ -10,6 +10,7 @@ const source = (name: string, folder: string) => ({
 const alias = [
   ...readdirSync(new URL("packages/", import.meta.url)).map((name) => source(name, `packages/${name}`)),
   source("tooling-kafka", "tooling/kafka"),
+  source("tooling-foreign-member", "tooling/foreign-member"),
   {
     find: /^@krabka\/testing\/conformance$/,
     replacement: fileURLToPath(new URL("packages/testing/src/conformance/index.ts", import.meta.url)),

@@ -8,4 +8,6 @@ export {
   startFaultProxy,
 } from "./fault-proxy.js";
 export type { FaultAction, FaultHandle, FaultRule, ProxiedRequest } from "./fault-rules.js";
+export { kafkaClassPath } from "./jars.js";
+export { findJava } from "./java.js";
 export type { SecureAccess, SecurityOptions } from "./security.js";
