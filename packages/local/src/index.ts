@@ -1,9 +1,18 @@
 // For users.
 
+// For hosts that bring their own log or disk.
+export type {
+  ConnectOptions,
+  EmbeddedStatus,
+  EmbeddedTransportOptions,
+  OpenOptions,
+  OpenOrConnectOptions,
+} from "./embedded/transport/embedded-transport.js";
+export { EmbeddedTransport } from "./embedded/transport/embedded-transport.js";
+export type { TailStart, TopicRecord } from "./embedded/transport/topic-reader.js";
 export { LocalError, type LocalErrorCode, type LocalErrorDetails, type Place } from "./errors.js";
 export { LeaseKeeper, type LeaseKeeperOptions } from "./lease-keeper.js";
 export type { ServiceOptions } from "./limits.js";
-// For hosts that bring their own log or disk.
 export type { Checkpoint, DurableLog, LogRecord, LogStatus } from "./log/durable-log.js";
 export { FileLog } from "./log/file-log.js";
 export type { FileLogOptions } from "./log/file-log-options.js";

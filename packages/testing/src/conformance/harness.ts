@@ -25,7 +25,9 @@ export type HarnessPower =
   | "deleteRecords"
   | "moveLeader"
   | "moveCoordinator"
-  | "forgetRole";
+  | "forgetRole"
+  /** An older pair's append is still accepted until the newer pair's first record is in the partition, as on Kafka. */
+  | "lateFence";
 
 export interface HarnessTransportOptions {
   readonly topic: CoordinationTopic;

@@ -1,0 +1,264 @@
+import type { ByteReader, ByteWriter } from "../../state/binary.js";
+import { Fences } from "./fences.js";
+import { decodeRecord, keyTextOf } from "./record-bytes.js";
+
+/** A record with its place, still encoded. */
+export interface StoredRecord {
+  readonly offset: bigint;
+  /** The log's own clock when the record was appended. */
+  readonly atMs: number;
+  readonly bytes: Uint8Array;
+}
+
+/** Part of a partition, as a reader gets it. */
+export interface Slice {
+  readonly records: readonly StoredRecord[];
+  /** Where to read on. */
+  readonly next: bigint;
+}
+
+/** Records that were appended together; their bytes stand one after the other, each behind its length. */
+interface StoredBatch {
+  readonly base: bigint;
+  readonly count: number;
+  readonly atMs: number;
+  readonly bytes: Uint8Array;
+}
+
+export interface Retention {
+  /** Of a partition that is not compacted, the oldest records go beyond this many bytes. */
+  readonly bytesPerPartition: number;
+  readonly recordsPerPartition: number;
+  /** How long a tombstone stays in a compacted partition. */
+  readonly tombstoneMs: number;
+}
+
+/** A compacted partition is cleaned once this many records, and as many as are live, came since. */
+const LEAST_DIRTY = 1000;
+
+/**
+ * One partition: records with offsets that never repeat, and the fences of its producers.
+ *
+ * Appends are decided before they are durable; `visibleEnd` is where readers stop. Only what they may see is cleaned up, so
+ * that a record never gives way to one which a crash could still take back.
+ */
+export class PartitionLog {
+  readonly compacted: boolean;
+  fences = new Fences();
+  #batches: StoredBatch[] = [];
+  #start = 0n;
+  #end = 0n;
+  #visibleEnd = 0n;
+  /** Below it a tombstone is gone that nothing replaced: a reader that stopped before it must start over. */
+  #forgottenBelow = 0n;
+  #bytes = 0;
+  #records = 0;
+  #cleanAt = LEAST_DIRTY;
+
+  constructor(compacted: boolean) {
+    this.compacted = compacted;
+  }
+
+  get start(): bigint {
+    return this.#start;
+  }
+
+  /** Offset of the next record. */
+  get end(): bigint {
+    return this.#end;
+  }
+
+  get visibleEnd(): bigint {
+    return this.#visibleEnd;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** @returns the first record's offset */
+  append(records: readonly Uint8Array[], atMs: number): bigint {
+    const base = this.#end;
+    const groups = this.compacted ? records.map((record) => [record]) : [records];
+    for (const group of groups) this.#push({ base: this.#end, count: group.length, atMs, bytes: joined(group) });
+    return base;
+  }
+
+  /** Shows readers what is before `end`. */
+  publish(end: bigint): void {
+    if (end > this.#visibleEnd) this.#visibleEnd = end;
+  }
+
+  /** Drops everything. Offsets go on. */
+  deleteAll(): void {
+    this.#batches = [];
+    this.#bytes = 0;
+    this.#records = 0;
+    this.#start = this.#end;
+    if (this.compacted) this.#forgottenBelow = this.#end;
+  }
+
+  /** Whether somebody who has read everything before `from` would miss something by reading on from there. */
+  hasGapAt(from: bigint): boolean {
+    if (from > this.#visibleEnd) return true;
+    return this.compacted ? from > 0n && from < this.#forgottenBelow : from < this.#start;
+  }
+
+  /** Visible records from `from` on that `wanted` takes, of about `maxBytes`, and at least one if there is any. */
+  read(from: bigint, maxBytes: number, wanted: (bytes: Uint8Array) => boolean = () => true): Slice {
+    const records: StoredRecord[] = [];
+    let size = 0;
+    let next = from > this.#start ? from : this.#start;
+    for (let index = this.#find(next); index < this.#batches.length; index++) {
+      const { base, count, atMs, bytes } = this.#batches[index] as StoredBatch;
+      if (base >= this.#visibleEnd) break;
+      let offset = base;
+      for (const record of split(bytes)) {
+        if (offset >= next && wanted(record)) {
+          if (size > 0 && size + record.length > maxBytes) return { records, next: offset };
+          records.push({ offset, atMs, bytes: record });
+          size += record.length;
+        }
+        offset += 1n;
+      }
+      next = base + BigInt(count);
+    }
+    return { records, next: next > this.#visibleEnd ? next : this.#visibleEnd };
+  }
+
+  /** Drops what the retention no longer covers. */
+  clean(retention: Retention, nowMs: number): void {
+    if (this.compacted) {
+      if (this.#batches.length >= this.#cleanAt) this.#compact(nowMs - retention.tombstoneMs);
+      return;
+    }
+    let dropped = 0;
+    let bytes = this.#bytes;
+    let records = this.#records;
+    while (bytes > retention.bytesPerPartition || records > retention.recordsPerPartition) {
+      const oldest = this.#batches[dropped];
+      if (oldest === undefined || dropped + 1 === this.#batches.length || !this.#isVisible(oldest)) break;
+      bytes -= oldest.bytes.length;
+      records -= oldest.count;
+      dropped += 1;
+    }
+    this.#dropOldest(dropped);
+  }
+
+  /** Drops the oldest batch, if it is not the only one. @returns whether it did */
+  dropOldest(): boolean {
+    const [oldest] = this.#batches;
+    if (this.compacted || oldest === undefined || this.#batches.length < 2 || !this.#isVisible(oldest)) return false;
+    this.#dropOldest(1);
+    return true;
+  }
+
+  encode(writer: ByteWriter): void {
+    writer.int64(this.#start).int64(this.#end).int64(this.#forgottenBelow);
+    this.fences.encode(writer);
+    writer.list(this.#batches, (to, { base, count, atMs, bytes }) =>
+      to.int64(base).uint32(count).int64(BigInt(atMs)).bytes(bytes),
+    );
+  }
+
+  /** @throws {Error} where it makes no sense */
+  static decode(reader: ByteReader, compacted: boolean): PartitionLog {
+    const log = new PartitionLog(compacted);
+    log.#start = reader.int64();
+    const end = reader.int64();
+    log.#forgottenBelow = reader.int64();
+    log.fences = Fences.decode(reader);
+    for (let left = reader.uint32(); left > 0; left--) {
+      const base = reader.int64();
+      const batch = { base, count: reader.uint32(), atMs: Number(reader.int64()), bytes: reader.bytes() };
+      if (base < log.#end || base < log.#start)
+        throw new Error(`a batch starts at offset ${base}, inside an earlier one`);
+      log.#push(batch);
+    }
+    if (end < log.#end || end < log.#start) throw new Error(`a partition ends at ${end}, before its last record`);
+    log.#end = end;
+    log.#visibleEnd = end;
+    if (compacted) log.#cleanAt = LEAST_DIRTY + 2 * log.#batches.length;
+    return log;
+  }
+
+  #push(batch: StoredBatch): void {
+    this.#batches.push(batch);
+    this.#end = batch.base + BigInt(batch.count);
+    this.#bytes += batch.bytes.length;
+    this.#records += batch.count;
+  }
+
+  #isVisible({ base, count }: StoredBatch): boolean {
+    return base + BigInt(count) <= this.#visibleEnd;
+  }
+
+  #dropOldest(count: number): void {
+    for (const batch of this.#batches.splice(0, count)) {
+      this.#bytes -= batch.bytes.length;
+      this.#records -= batch.count;
+      this.#start = batch.base + BigInt(batch.count);
+    }
+  }
+
+  /** Keeps the newest record of each key, at its offset. */
+  #compact(tombstonesBeforeMs: number): void {
+    const newest = new Set<string>();
+    const kept: StoredBatch[] = [];
+    let bytes = 0;
+    for (const batch of this.#batches.reverse()) {
+      let keeps = true;
+      if (this.#isVisible(batch)) {
+        const record = decodeRecord(batch.bytes.subarray(LENGTH_BYTES));
+        const key = keyTextOf(record) ?? "";
+        const isExpired = record.value === null && batch.atMs < tombstonesBeforeMs;
+        keeps = !newest.has(key) && !isExpired;
+        if (isExpired && !newest.has(key) && batch.base >= this.#forgottenBelow) this.#forgottenBelow = batch.base + 1n;
+        newest.add(key);
+      }
+      if (!keeps) continue;
+      kept.push(batch);
+      bytes += batch.bytes.length;
+    }
+    this.#batches = kept.reverse();
+    this.#bytes = bytes;
+    this.#records = kept.length;
+    this.#cleanAt = LEAST_DIRTY + 2 * kept.length;
+  }
+
+  /** Index of the batch that holds `offset`, or else of the next one. */
+  #find(offset: bigint): number {
+    let low = 0;
+    let high = this.#batches.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      const { base, count } = this.#batches[middle] as StoredBatch;
+      if (base + BigInt(count) <= offset) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
+
+const LENGTH_BYTES = 4;
+
+const joined = (records: readonly Uint8Array[]): Uint8Array => {
+  const bytes = new Uint8Array(records.reduce((sum, { length }) => sum + LENGTH_BYTES + length, 0));
+  const view = new DataView(bytes.buffer);
+  let at = 0;
+  for (const record of records) {
+    view.setUint32(at, record.length);
+    bytes.set(record, at + LENGTH_BYTES);
+    at += LENGTH_BYTES + record.length;
+  }
+  return bytes;
+};
+
+function* split(bytes: Uint8Array): Generator<Uint8Array, void, void> {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  for (let at = 0; at < bytes.length; ) {
+    const end = at + LENGTH_BYTES + view.getUint32(at);
+    yield bytes.subarray(at + LENGTH_BYTES, end);
+    at = end;
+  }
+}

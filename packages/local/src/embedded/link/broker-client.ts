@@ -1,0 +1,342 @@
+import { randomBytes } from "node:crypto";
+import { type Clock, KrabkaError, type Timer } from "@krabka/core";
+import { LocalError } from "../../errors.js";
+import type { Slice } from "../broker/partition-log.js";
+import type { BrokerAnswer, BrokerRequest } from "../broker/request.js";
+import type { CallLimit } from "./call-limit.js";
+import { AnswerLost, PendingRequest } from "./pending-request.js";
+import type { BrokerPort, BrokerQuery, Connector, FeedSpec, PortListener, QueryResult } from "./port.js";
+
+/** Takes what a feed reads. */
+export interface FeedSink {
+  onRecords(slice: Slice): void;
+  onReset(): void;
+  /** It does not exist; nothing follows. */
+  onEnded(error: KrabkaError): void;
+  /** Reading stopped for now. */
+  onInterrupted(error: KrabkaError): void;
+}
+
+export interface ClientFeed {
+  sync(limit: CallLimit): Promise<bigint>;
+  close(): void;
+}
+
+interface Feed {
+  readonly spec: FeedSpec;
+  readonly sink: FeedSink;
+  /** Where to read on after an interruption. */
+  next: bigint;
+}
+
+interface PendingQuery {
+  readonly send: (port: BrokerPort) => void;
+  readonly feed: number | undefined;
+  readonly resolve: (result: QueryResult) => void;
+  readonly reject: (error: Error) => void;
+}
+
+const FIRST_RETRY_MS = 5;
+const LAST_RETRY_MS = 500;
+
+/**
+ * One client of a broker, over whatever way there is at the moment. When the way gets lost it finds another one, sends again
+ * what was not answered, under the same ids, and goes on reading where it was.
+ */
+export class BrokerClient {
+  readonly #connector: Connector;
+  readonly #clock: Clock;
+  readonly #id = randomBytes(16).toString("hex");
+  readonly #requests = new Map<bigint, PendingRequest>();
+  /** Those that are not sent again. */
+  readonly #once = new Set<PendingRequest>();
+  readonly #queries = new Map<number, PendingQuery>();
+  readonly #feeds = new Map<number, Feed>();
+  readonly #waiters = new Set<{ readonly resolve: () => void; readonly reject: (error: Error) => void }>();
+  #nextSequence = 1n;
+  #nextId = 1;
+  #port: BrokerPort | undefined;
+  #history: string | undefined;
+  #maxRequestBytes = Number.POSITIVE_INFINITY;
+  #failure: KrabkaError | undefined;
+  #retry: Timer | undefined;
+  #retryMs = FIRST_RETRY_MS;
+  #connecting: Promise<void> = Promise.resolve();
+  #closed: KrabkaError | undefined;
+
+  constructor(connector: Connector, clock: Clock) {
+    this.#connector = connector;
+    this.#clock = clock;
+    this.#connect();
+  }
+
+  get isConnected(): boolean {
+    return this.#port !== undefined;
+  }
+
+  get maxRequestBytes(): number {
+    return this.#maxRequestBytes;
+  }
+
+  /** Resolves when there is a way to the broker. @throws {KrabkaError} `UNREACHABLE`, or why there can't be one */
+  async ready(limit: CallLimit): Promise<void> {
+    this.#refuseClosed();
+    if (this.#port !== undefined) return limit.check();
+    this.#refuseHopeless();
+    const waiter = { resolve: (): void => undefined, reject: (_: Error): void => undefined };
+    const connected = new Promise<void>((resolve, reject) => Object.assign(waiter, { resolve, reject }));
+    this.#waiters.add(waiter);
+    try {
+      await limit.race(connected);
+    } catch (error) {
+      throw this.explain(error);
+    } finally {
+      this.#waiters.delete(waiter);
+    }
+  }
+
+  /** Sends a request, now or as soon as there is a way, and again when an answer was lost. */
+  send(request: BrokerRequest): PendingRequest {
+    return this.#send(request);
+  }
+
+  /**
+   * Sends a request once, now. A lost answer is not asked for again.
+   *
+   * @throws {KrabkaError} `UNREACHABLE` when there is no way at this very moment
+   */
+  sendOnce(request: BrokerRequest): PendingRequest {
+    this.#refuseClosed();
+    if (this.#port === undefined) throw this.#unreachable();
+    const pending = this.#send(request);
+    this.#once.add(pending);
+    void pending.answer.catch(() => undefined).then(() => this.#once.delete(pending));
+    return pending;
+  }
+
+  async query(query: BrokerQuery, limit: CallLimit): Promise<QueryResult> {
+    return this.#ask((port, id) => port.query(id, query), undefined, limit);
+  }
+
+  follow(spec: FeedSpec, sink: FeedSink): ClientFeed {
+    const id = this.#nextId++;
+    this.#feeds.set(id, { spec, sink, next: 0n });
+    // Not before the caller has what this call returns.
+    queueMicrotask(() => {
+      if (this.#feeds.has(id)) this.#port?.follow(id, spec, 0n);
+    });
+    return {
+      sync: async (limit) => {
+        const result = await this.#ask((port, query) => port.sync(query, id), id, limit);
+        if (result.kind !== "end") throw new KrabkaError("UNREACHABLE", `The broker answered ${result.kind} to a sync`);
+        const feed = this.#feeds.get(id);
+        if (feed !== undefined && feed.next < result.end) feed.next = result.end;
+        return result.end;
+      },
+      close: () => {
+        if (!this.#feeds.delete(id)) return;
+        this.#port?.unfollow(id);
+        this.#endQueries(id, new KrabkaError("CLOSED", "The feed was closed"));
+      },
+    };
+  }
+
+  /** A time limit that passed without any way to the broker means that it can't be reached. */
+  explain(error: unknown): unknown {
+    const timedOut = KrabkaError.is(error) && error.code === "TIMEOUT";
+    return timedOut && this.#port === undefined ? this.#unreachable(error) : error;
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed !== undefined) return;
+    const closed = new KrabkaError("CLOSED", "The transport was closed");
+    this.#closed = closed;
+    this.#retry?.cancel();
+    this.#port?.close();
+    this.#port = undefined;
+    for (const pending of [...this.#requests.values()]) {
+      pending.lost(pending.isSent ? new AnswerLost("The transport was closed", closed) : closed);
+    }
+    for (const { reject } of [...this.#queries.values()]) reject(closed);
+    for (const { reject } of [...this.#waiters]) reject(closed);
+    this.#feeds.clear();
+    await Promise.all([this.#connector.close(), this.#connecting]);
+  }
+
+  #send(request: BrokerRequest): PendingRequest {
+    this.#refuseClosed();
+    this.#refuseHopeless();
+    const sequence = this.#nextSequence++;
+    const pending = new PendingRequest(sequence, request, () => this.#requests.delete(sequence));
+    this.#requests.set(sequence, pending);
+    if (this.#port !== undefined) this.#transmit(pending, this.#port);
+    return pending;
+  }
+
+  #transmit(pending: PendingRequest, port: BrokerPort): void {
+    pending.sending();
+    port.request(pending.sequence, this.#acked, pending.bytes);
+  }
+
+  /** All requests up to this one have an answer that nobody will ask for again. */
+  get #acked(): bigint {
+    const [oldest = this.#nextSequence] = this.#requests.keys();
+    return oldest - 1n;
+  }
+
+  async #ask(
+    send: (port: BrokerPort, id: number) => void,
+    feed: number | undefined,
+    limit: CallLimit,
+  ): Promise<QueryResult> {
+    this.#refuseClosed();
+    limit.check();
+    if (this.#port === undefined) this.#refuseHopeless();
+    const id = this.#nextId++;
+    const result = new Promise<QueryResult>((resolve, reject) => {
+      this.#queries.set(id, { send: (port) => send(port, id), feed, resolve, reject });
+    });
+    // A feed that was just opened is followed in a microtask; its syncs come behind.
+    if (this.#port !== undefined) {
+      queueMicrotask(() => {
+        const port = this.#port;
+        if (port !== undefined) this.#queries.get(id)?.send(port);
+      });
+    }
+    try {
+      return await limit.race(result);
+    } catch (error) {
+      this.#port?.cancel(id);
+      throw this.explain(error);
+    } finally {
+      this.#queries.delete(id);
+    }
+  }
+
+  #connect(): void {
+    this.#connecting = this.#open().catch((error: unknown) => {
+      if (this.#closed !== undefined) return;
+      this.#failed(error);
+      this.#retry = this.#clock.setTimer(this.#retryMs, () => this.#connect());
+      this.#retryMs = Math.min(LAST_RETRY_MS, this.#retryMs * 2);
+    });
+  }
+
+  async #open(): Promise<void> {
+    const listener = this.#listen();
+    const opened = await this.#connector.connect(this.#id, listener);
+    if (this.#closed !== undefined) return opened.port.close();
+    if (listener.lost !== undefined) throw listener.lost;
+    listener.port = opened.port;
+    this.#maxRequestBytes = opened.maxRequestBytes;
+    this.#attach(opened.port, opened.history, opened.isKnown);
+  }
+
+  /** Everything from an earlier way is ignored once another one is in use. */
+  #listen(): PortListener & { port: BrokerPort | undefined; lost: Error | undefined } {
+    const isCurrent = (): boolean => listener.port !== undefined && listener.port === this.#port;
+    const listener: PortListener & { port: BrokerPort | undefined; lost: Error | undefined } = {
+      port: undefined,
+      lost: undefined,
+      congested: false,
+      onAnswer: (sequence, answer) => {
+        if (isCurrent()) this.#answered(sequence, answer);
+      },
+      onResult: (id, result) => {
+        if (isCurrent()) this.#queries.get(id)?.resolve(result);
+      },
+      onRecords: (id, reset, slice) => {
+        const feed = isCurrent() ? this.#feeds.get(id) : undefined;
+        if (feed === undefined) return;
+        if (reset) feed.sink.onReset();
+        feed.next = slice.next;
+        if (slice.records.length > 0) feed.sink.onRecords(slice);
+      },
+      onFeedEnded: (id, message) => {
+        const feed = isCurrent() ? this.#feeds.get(id) : undefined;
+        if (feed === undefined) return;
+        const error = new KrabkaError("UNKNOWN_TOPIC", message);
+        this.#feeds.delete(id);
+        this.#endQueries(id, error);
+        feed.sink.onEnded(error);
+      },
+      onLost: (error) => {
+        listener.lost = error;
+        if (isCurrent()) this.#lost(error);
+      },
+    };
+    return listener;
+  }
+
+  #answered(sequence: bigint, answer: BrokerAnswer): void {
+    const pending = this.#requests.get(sequence);
+    if (answer.status === "refused" && answer.reason === "unknown-client") {
+      // Registers anew, and what was under way is unknown then.
+      const port = this.#port;
+      this.#lost(new Error(answer.message));
+      port?.close();
+      return;
+    }
+    pending?.answered(answer);
+  }
+
+  #attach(port: BrokerPort, history: string, isKnown: boolean): void {
+    this.#port = port;
+    this.#failure = undefined;
+    this.#retryMs = FIRST_RETRY_MS;
+    const isOther = this.#history !== undefined && this.#history !== history;
+    this.#history = history;
+    for (const [id, feed] of [...this.#feeds]) {
+      if (isOther) {
+        feed.next = 0n;
+        feed.sink.onReset();
+      }
+      port.follow(id, feed.spec, feed.next);
+    }
+    for (const pending of [...this.#requests.values()]) {
+      if (pending.isSent && !isKnown) pending.lostForGood(new AnswerLost("The broker does not remember this client"));
+      else if (pending.isWaiting) this.#transmit(pending, port);
+    }
+    for (const { send } of [...this.#queries.values()]) send(port);
+    for (const { resolve } of [...this.#waiters]) resolve();
+  }
+
+  #lost(error: Error): void {
+    this.#port = undefined;
+    for (const pending of [...this.#once])
+      pending.lost(new AnswerLost("The connection broke before the answer", error));
+    this.#failed(error);
+    for (const { sink } of [...this.#feeds.values()]) sink.onInterrupted(this.#unreachable(error));
+    if (this.#closed === undefined) this.#connect();
+  }
+
+  #failed(error: unknown): void {
+    const isKrabka = KrabkaError.is(error);
+    this.#failure = isKrabka ? error : this.#unreachable(error);
+    if (!isKrabka || !isHopeless(error)) return;
+    // Not worth waiting for: nobody but an operator can put it right.
+    for (const { reject } of [...this.#waiters, ...this.#queries.values()]) reject(error);
+    for (const pending of [...this.#requests.values()]) if (!pending.isSent) pending.lost(error);
+  }
+
+  #endQueries(feed: number, error: Error): void {
+    for (const query of [...this.#queries.values()]) if (query.feed === feed) query.reject(error);
+  }
+
+  #unreachable(cause: unknown = this.#failure): KrabkaError {
+    const why = cause instanceof Error ? `: ${cause.message}` : "";
+    return new KrabkaError("UNREACHABLE", `${this.#connector.where} can't be reached${why}`, { cause });
+  }
+
+  #refuseClosed(): void {
+    if (this.#closed !== undefined) throw this.#closed;
+  }
+
+  #refuseHopeless(): void {
+    if (this.#failure !== undefined && isHopeless(this.#failure)) throw this.#failure;
+  }
+}
+
+/** Only people can put it right. It is tried again all the same, but nobody is kept waiting for it. */
+const isHopeless = (error: KrabkaError): boolean =>
+  error.code !== "UNREACHABLE" || (LocalError.is(error.cause) && error.cause.code === "DAMAGED");

@@ -1,0 +1,387 @@
+import {
+  type AbortSignalLike,
+  type CallOptions,
+  type Clock,
+  type CoordinationTopic,
+  DEFAULT_PARTITIONS,
+  type FeedListener,
+  KrabkaError,
+  type Prepared,
+  partitionForRole,
+  type RawRecord,
+  type RecordPosition,
+  Role,
+  type RoleDescription,
+  type RoleFeed,
+  type SessionOptions,
+  type TopicPartition,
+  type Transport,
+  type TransportCapabilities,
+  type WriterSession,
+} from "@krabka/core";
+import type { LogStatus } from "../../log/durable-log.js";
+import { systemClock } from "../../system-clock.js";
+import { BrokerHost, type HostOptions } from "../broker/broker-host.js";
+import type { BrokerAnswer, BrokerRequest } from "../broker/request.js";
+import { BrokerClient } from "../link/broker-client.js";
+import { CallLimit } from "../link/call-limit.js";
+import { HostConnector } from "../link/host-connector.js";
+import type { Connector } from "../link/port.js";
+import { SocketConnector } from "../socket/socket-connector.js";
+import { checkSocketPath } from "../socket/socket-path.js";
+import { EmbeddedSession } from "./embedded-session.js";
+import { place } from "./placement.js";
+import { lostError, refusalError, unexpected } from "./refusals.js";
+import { RoleReader } from "./role-reader.js";
+import { readAll, readTail, type TailStart, type TopicRecord } from "./topic-reader.js";
+
+/** What the owner and all others say alike. */
+export interface EmbeddedTransportOptions {
+  /** The coordination topic. @default "__coordination_state" */
+  readonly topic?: string | undefined;
+  /** Partitions of that topic; the count never changes once it exists. @default 16 */
+  readonly partitions?: number | undefined;
+  /** The caller's own topics with their partitions; created where they are missing. @default none */
+  readonly topics?: Readonly<Record<string, number>> | undefined;
+  /** Partitions of topics that are created when they are first written to. @default 0: an unknown topic is an error */
+  readonly autoCreateTopics?: number | undefined;
+  /** Limit of calls that name none. @default 5000 */
+  readonly requestTimeoutMs?: number | undefined;
+  /** @default the machine's clocks */
+  readonly clock?: Clock | undefined;
+}
+
+export interface OpenOptions extends EmbeddedTransportOptions, HostOptions {
+  /** Lets other processes of this user take part. @default not */
+  readonly serve?: { readonly socketPath: string } | undefined;
+}
+
+export interface ConnectOptions extends EmbeddedTransportOptions {
+  /** Where the owner serves. */
+  readonly socketPath: string;
+}
+
+export interface OpenOrConnectOptions extends EmbeddedTransportOptions, HostOptions {
+  /** @default "owner.sock" in the directory */
+  readonly socketPath?: string | undefined;
+  readonly signal?: AbortSignalLike | undefined;
+}
+
+export interface EmbeddedStatus {
+  /** Whether this process owns the directory at present. */
+  readonly isOwner: boolean;
+  readonly isConnected: boolean;
+  /** Of the owner's log. */
+  readonly log: LogStatus | undefined;
+  /** What was found at opening that an operator should know, as sentences. */
+  readonly warnings: readonly string[];
+}
+
+const DEFAULT_TOPIC = "__coordination_state";
+const DEFAULT_REQUEST_TIMEOUT_MS = 5000;
+/** As Kafka's `transaction.max.timeout.ms`. No transaction is ever open here, so it bounds nothing else. */
+const MAX_TRANSACTION_TIMEOUT_MS = 900_000;
+const SUPPORTED = { supported: true } as const;
+
+/**
+ * Krabka without Kafka, on one host: one durable log in a directory, owned by one process and shared with others through a
+ * Unix socket. It keeps to the transport's contract; where it differs from Kafka it is stricter: a mint shuts the older
+ * pair out of everything at once, fenced appends too.
+ *
+ * One disk is no quorum. What it promises, it promises for as long as that disk does.
+ */
+export class EmbeddedTransport implements Transport {
+  readonly name = "embedded";
+  readonly capabilities: TransportCapabilities = {
+    fencedAppend: SUPPORTED,
+    conditionalRemint: SUPPORTED,
+    describe: SUPPORTED,
+    uncommittedReads: SUPPORTED,
+  };
+  readonly #client: BrokerClient;
+  readonly #clock: Clock;
+  readonly #topic: CoordinationTopic;
+  readonly #topics: Readonly<Record<string, number>>;
+  readonly #autoCreatePartitions: number;
+  readonly #requestTimeoutMs: number;
+  readonly #connector: Connector;
+  readonly #partitions = new Map<string, number>();
+  readonly #sessions = new Set<EmbeddedSession>();
+  readonly #readers = new Set<RoleReader>();
+  #prepared: Promise<Prepared> | undefined;
+  #closing: Promise<void> | undefined;
+
+  private constructor(connector: Connector, options: EmbeddedTransportOptions) {
+    this.#clock = options.clock ?? systemClock;
+    this.#topic = { name: options.topic ?? DEFAULT_TOPIC, partitions: options.partitions ?? DEFAULT_PARTITIONS };
+    this.#topics = options.topics ?? {};
+    this.#autoCreatePartitions = options.autoCreateTopics ?? 0;
+    this.#requestTimeoutMs = options.requestTimeoutMs ?? DEFAULT_REQUEST_TIMEOUT_MS;
+    this.#connector = connector;
+    this.#client = new BrokerClient(connector, this.#clock);
+  }
+
+  /**
+   * Owns the directory, until `close`. With `serve` others take part through the socket.
+   *
+   * @throws {LocalError} `IN_USE` when the directory has an owner, or the socket belongs to another directory's; `DAMAGED`,
+   * `UNSUPPORTED`, `INVALID_ARGUMENT`, `FAILED`
+   */
+  static async open(options: OpenOptions): Promise<EmbeddedTransport> {
+    const { clock = systemClock } = options;
+    const socketPath = options.serve?.socketPath;
+    const host = await BrokerHost.open(options, socketPath, clock);
+    return new EmbeddedTransport(new HostConnector({ options, socketPath, clock, host, others: undefined }), options);
+  }
+
+  /**
+   * Takes part through the owner's socket. It need not be there yet: calls wait for it within their limits.
+   *
+   * @throws {LocalError} `INVALID_ARGUMENT` for a path that no socket can have
+   */
+  static connect(options: ConnectOptions): EmbeddedTransport {
+    checkSocketPath(options.socketPath);
+    return new EmbeddedTransport(new SocketConnector(options.socketPath), options);
+  }
+
+  /**
+   * Owns the directory if nobody does, and takes part through the owner's socket otherwise, now and whenever the owner
+   * changes. Every process of the host may call it with the same options: the lock on the directory decides.
+   *
+   * @throws {LocalError} `INVALID_ARGUMENT` for a path that no socket can have
+   * @throws {KrabkaError} `UNREACHABLE`, `UNSUPPORTED` (another version owns it), `ABORTED`
+   */
+  static async openOrConnect(options: OpenOrConnectOptions): Promise<EmbeddedTransport> {
+    const { clock = systemClock, socketPath = `${options.directory}/owner.sock` } = options;
+    checkSocketPath(socketPath);
+    const others = new SocketConnector(socketPath);
+    const transport = new EmbeddedTransport(
+      new HostConnector({ options, socketPath, clock, host: undefined, others }),
+      options,
+    );
+    try {
+      await transport.#client.ready(transport.#limitOf({ signal: options.signal }));
+      return transport;
+    } catch (error) {
+      await transport.close();
+      throw error;
+    }
+  }
+
+  /**
+   * Another transport of this process on the same directory, such as one with another coordination topic. It ends with its own
+   * `close`, or with this one's.
+   */
+  sibling(options: EmbeddedTransportOptions): EmbeddedTransport {
+    this.#refuseClosed();
+    const connector = this.#connector;
+    const borrowed: Connector = {
+      where: connector.where,
+      connect: (client, listener) => connector.connect(client, listener),
+      close: async () => undefined,
+    };
+    return new EmbeddedTransport(borrowed, { clock: this.#clock, ...options });
+  }
+
+  status(): EmbeddedStatus {
+    const host = this.#connector instanceof HostConnector ? this.#connector.host : undefined;
+    return {
+      isOwner: host !== undefined && host.failure === undefined,
+      isConnected: this.#client.isConnected,
+      log: host?.status(),
+      warnings: host?.warnings ?? [],
+    };
+  }
+
+  prepare(options?: CallOptions): Promise<Prepared> {
+    this.#prepared ??= this.#prepare(options).catch((error: unknown) => {
+      this.#prepared = undefined;
+      throw error;
+    });
+    return this.#prepared;
+  }
+
+  follow(role: Role, listener: FeedListener): RoleFeed {
+    this.#refuseClosed();
+    const spec = { topic: this.#topic.name, partition: partitionForRole(role, this.#topic.partitions), role };
+    const reader: RoleReader = new RoleReader(
+      this.#client,
+      spec,
+      listener,
+      (options) => this.#limitOf(options),
+      () => this.#readers.delete(reader),
+    );
+    this.#readers.add(reader);
+    return reader;
+  }
+
+  async appendUnfenced(
+    target: TopicPartition,
+    records: readonly RawRecord[],
+    options?: CallOptions,
+  ): Promise<readonly RecordPosition[]> {
+    const limit = this.#open(options);
+    if (records.length === 0) return [];
+    const { topic, partition } = target;
+    const counts = new Map([[topic, await this.#partitionsOf(topic, limit)]]);
+    const outgoing = records.map(({ key, value, headers }) => ({ key, value, headers, topic, partition }));
+    const placement = place(outgoing, counts, this.#clock.wallMs(), 0);
+    const [batch] = placement.batches;
+    if (batch === undefined) return [];
+    const answer = await this.#ask({ kind: "append-unfenced", batch }, limit);
+    if (answer.status === "written") return placement.positions(answer);
+    throw answer.status === "refused" ? refusalError(answer) : unexpected(answer, "an append");
+  }
+
+  async openSession(role: Role, options: SessionOptions): Promise<WriterSession> {
+    const limit = this.#open(options);
+    Role.of(role);
+    const { transactionTimeoutMs, mayMint } = options;
+    if (!(transactionTimeoutMs > 0 && transactionTimeoutMs <= MAX_TRANSACTION_TIMEOUT_MS)) {
+      throw new KrabkaError(
+        "INVALID_ARGUMENT",
+        `transactionTimeoutMs must be in 1..${MAX_TRANSACTION_TIMEOUT_MS}; got ${transactionTimeoutMs}`,
+        { role },
+      );
+    }
+    await this.#client.ready(limit);
+    if (!mayMint()) throw new KrabkaError("BUSY", "The state behind this mint is no longer fresh", { role });
+    const pending = this.#client.sendOnce({ kind: "mint", role });
+    const answer = await this.#answerTo(pending, limit, "a mint");
+    if (answer.status === "refused") throw refusalError(answer, role);
+    if (answer.status !== "minted") throw unexpected(answer, "a mint");
+    this.#refuseClosed();
+    const context = {
+      client: this.#client,
+      wallMs: () => this.#clock.wallMs(),
+      limitOf: (bounds: CallOptions | undefined) => this.#limitOf(bounds),
+      partitionsOf: (topic: string, bound: CallLimit) => this.#partitionsOf(topic, bound),
+      onClose: () => this.#sessions.delete(session),
+    };
+    const session: EmbeddedSession = new EmbeddedSession(context, role, answer.pair);
+    this.#sessions.add(session);
+    return session;
+  }
+
+  async describe(role: Role, options?: CallOptions): Promise<RoleDescription> {
+    const result = await this.#client.query({ kind: "describe", role }, this.#open(options));
+    if (result.kind !== "pair") throw new KrabkaError("UNREACHABLE", `The broker answered ${result.kind} to describe`);
+    return { pair: result.pair, transactionState: result.pair === undefined ? "NotFound" : "Empty" };
+  }
+
+  async partitionsOf(topic: string, options?: CallOptions): Promise<number> {
+    return this.#partitionsOf(topic, this.#open(options));
+  }
+
+  /**
+   * Creates a topic for the caller's own records, or checks that it has so many partitions.
+   *
+   * @throws {KrabkaError} `TOPIC_MISCONFIGURED`, `INVALID_ARGUMENT`, and as every call
+   */
+  async createTopic(topic: string, partitions: number, options?: CallOptions): Promise<void> {
+    await this.#createTopic(topic, partitions, false, this.#open(options));
+  }
+
+  /**
+   * What a partition holds now, from an offset on.
+   *
+   * @throws {KrabkaError} `UNKNOWN_TOPIC`; `INVALID_ARGUMENT` when records from there on are no longer kept
+   */
+  readTopic(
+    target: TopicPartition,
+    options: CallOptions & { readonly from?: bigint | "earliest" | undefined } = {},
+  ): AsyncGenerator<TopicRecord, void, void> {
+    return readAll(this.#client, target, options, (bounds) => this.#limitOf(bounds));
+  }
+
+  /**
+   * A partition's records from an offset on, as they come, until the loop is left or the signal fires. It waits while the
+   * owner is away. A reader that is so slow that records are dropped before it came to them is told by a rejection.
+   *
+   * @throws {KrabkaError} `UNKNOWN_TOPIC`; `ABORTED`; `INVALID_ARGUMENT` when records from there on are no longer kept
+   */
+  tail(
+    target: TopicPartition,
+    options: { readonly from?: TailStart | undefined; readonly signal?: AbortSignalLike | undefined } = {},
+  ): AsyncGenerator<TopicRecord, void, void> {
+    return readTail(this.#client, target, options, (bounds) => this.#limitOf(bounds));
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #close(): Promise<void> {
+    for (const reader of [...this.#readers]) reader.end(new KrabkaError("CLOSED", "The transport was closed"));
+    await Promise.all([...this.#sessions].map((session) => session.close()));
+    await this.#client.close();
+  }
+
+  async #prepare(options: CallOptions | undefined): Promise<Prepared> {
+    const limit = this.#open(options);
+    const { name, partitions } = this.#topic;
+    await this.#createTopic(name, partitions, true, limit);
+    for (const [topic, count] of Object.entries(this.#topics)) await this.#createTopic(topic, count, false, limit);
+    return { topic: this.#topic, warnings: [] };
+  }
+
+  async #createTopic(topic: string, partitions: number, compacted: boolean, limit: CallLimit): Promise<void> {
+    if (!Number.isInteger(partitions) || partitions < 1) {
+      throw new KrabkaError("INVALID_ARGUMENT", `A topic's partitions must be an integer >= 1; got ${partitions}`);
+    }
+    const answer = await this.#ask({ kind: "create-topic", topic, partitions, compacted }, limit);
+    if (answer.status === "refused") throw refusalError(answer);
+  }
+
+  async #partitionsOf(topic: string, limit: CallLimit): Promise<number> {
+    const known = this.#partitions.get(topic);
+    if (known !== undefined) {
+      limit.check();
+      return known;
+    }
+    const result = await this.#client.query({ kind: "topic", topic }, limit);
+    if (result.kind === "topic") {
+      this.#partitions.set(topic, result.partitions);
+      return result.partitions;
+    }
+    if (result.kind !== "unknown-topic") throw new KrabkaError("UNREACHABLE", `The broker answered ${result.kind}`);
+    if (this.#autoCreatePartitions === 0) throw new KrabkaError("UNKNOWN_TOPIC", result.message);
+    await this.#createTopic(topic, this.#autoCreatePartitions, false, limit);
+    return this.#autoCreatePartitions;
+  }
+
+  async #ask(request: BrokerRequest, limit: CallLimit): Promise<BrokerAnswer> {
+    return this.#answerTo(this.#client.send(request), limit, request.kind);
+  }
+
+  async #answerTo(pending: ReturnType<BrokerClient["send"]>, limit: CallLimit, what: string): Promise<BrokerAnswer> {
+    try {
+      return await limit.race(pending.answer);
+    } catch (error) {
+      throw lostError(this.#client.explain(error), what);
+    } finally {
+      pending.abandon();
+      pending.forget();
+    }
+  }
+
+  #open(options: CallOptions | undefined): CallLimit {
+    this.#refuseClosed();
+    const limit = this.#limitOf(options);
+    limit.check();
+    return limit;
+  }
+
+  #limitOf(options: CallOptions | undefined): CallLimit {
+    return new CallLimit(this.#clock, options, this.#requestTimeoutMs);
+  }
+
+  #refuseClosed(): void {
+    if (this.#closing !== undefined) throw new KrabkaError("CLOSED", "The transport was closed");
+  }
+}
