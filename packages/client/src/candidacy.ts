@@ -18,7 +18,10 @@ import type { Registrar } from "./registrar.js";
 import { Reign, type Tenure } from "./reign.js";
 import type { RoleView } from "./role-view.js";
 
-/** How old a state may be on which a mint rests. A process that was paused in between reads the role again. */
+/**
+ * How old a state may be on which a mint rests. A process that was paused in between reads the role again. Where reading
+ * itself takes longer, each attempt gets twice the time of the one before, up to a lease.
+ */
 const FRESH_MS = 250;
 
 /** How long a caller that gave up may wait for the release of a grant that was already on its way. */
@@ -54,6 +57,7 @@ export class Candidacy {
   readonly #options: CandidacyOptions;
   readonly #logger: Logger;
   readonly #backoff = new Backoff();
+  #freshMs = FRESH_MS;
 
   constructor(
     transport: Transport,
@@ -172,19 +176,22 @@ export class Candidacy {
       }
       return { reign, tenure, takeoverMs: takenMs - startedAtMs };
     } catch (error) {
-      // The grant may stand in the log although the caller gave up: then let nobody wait for it.
-      if (limit.signal.aborted && !FencedError.is(error) && !session.mustRemint) {
-        await reign.release(undefined, { timeoutMs: GIVE_UP_MS }).catch(() => undefined);
-      }
+      if (limit.signal.aborted && !FencedError.is(error)) await takeBack(reign).catch(() => undefined);
       await session.close();
       throw error;
     }
   }
 
   #mayMint(state: RoleState, readAtMs: number): boolean {
-    if (this.#view.state !== state || this.#clock.monotonicMs() - readAtMs > FRESH_MS) return false;
+    if (this.#view.state !== state || !this.#isFresh(readAtMs)) return false;
     const { kind } = this.#evaluate(state);
     return kind === "CHALLENGE" || kind === "HOLD";
+  }
+
+  #isFresh(readAtMs: number): boolean {
+    if (this.#clock.monotonicMs() - readAtMs <= this.#freshMs) return true;
+    this.#freshMs = Math.min(2 * this.#freshMs, Math.max(FRESH_MS, this.#config.leaseMs));
+    return false;
   }
 
   /**
@@ -249,6 +256,12 @@ export class Candidacy {
       this.#logger.warn({ role, member, err: error }, "the registration could not be taken back; its turn will pass");
     }
   }
+}
+
+/** The grant may stand in the log although the caller gave up: then let nobody wait for it. */
+async function takeBack(reign: Reign): Promise<void> {
+  if (reign.session.mustRemint) await reign.session.remint({ timeoutMs: GIVE_UP_MS / 2 });
+  await reign.release(undefined, { timeoutMs: GIVE_UP_MS / 2 });
 }
 
 /** The caller's bound was reached; say what stood in the way. */

@@ -90,11 +90,14 @@ export class CoordinationClient implements AsyncDisposable {
     this.#requireOpen();
     const limit = new Limit(this.#clock, `acquire of role ${role}`, this.#bounded(options));
     try {
-      const engagement = await this.#engage(role, member);
+      const engagement = await this.#engage(role, member, limit);
       try {
         const leadership = await this.#compete(role, member, attributes, limit);
         engagement.leadership = leadership;
         this.#releaseWhenOver(engagement, leadership);
+        // The caller may have given up, or closed the client, at the very moment of the win.
+        if (limit.signal.aborted) await leadership.close();
+        limit.throwIfReached();
         return leadership;
       } catch (error) {
         engagement.release();
@@ -206,13 +209,14 @@ export class CoordinationClient implements AsyncDisposable {
   }
 
   async #prepare(limit: Limit): Promise<Prepared> {
-    const prepared = await this.#transport.prepare({ signal: limit.signal, timeoutMs: limit.restMs });
+    // One preparation serves all calls, so it must not end with the bounds of one of them.
+    const prepared = await limit.race(this.#transport.prepare({ signal: this.#closing.signal }));
     for (const warning of prepared.warnings) this.#logger.warn({}, warning);
     return prepared;
   }
 
   /** Waits for the end of a leadership that was lost; refuses beside one that runs. */
-  async #engage(role: Role, member: MemberId): Promise<Engagement> {
+  async #engage(role: Role, member: MemberId, limit: Limit): Promise<Engagement> {
     const key = JSON.stringify([role, member]);
     for (;;) {
       const known = this.#engaged.get(key);
@@ -220,9 +224,11 @@ export class CoordinationClient implements AsyncDisposable {
       if (known.leadership?.loss === undefined) {
         throw new DuplicateMemberError(`This client already competes for role ${role} as ${member}`, { role, member });
       }
-      await known.over;
+      await limit.race(known.over);
     }
-    const engagement = new Engagement(() => this.#engaged.delete(key));
+    const engagement = new Engagement(() => {
+      if (this.#engaged.get(key) === engagement) this.#engaged.delete(key);
+    });
     this.#engaged.set(key, engagement);
     return engagement;
   }

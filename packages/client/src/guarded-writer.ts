@@ -51,8 +51,8 @@ export class GuardedWriter {
   }
 
   async #commit(given: readonly OutgoingRecord[], limit: Limit): Promise<readonly RecordPosition[]> {
-    const { reign, clock } = this.#tenancy;
-    if (reign.session.mustRemint) await this.#tenancy.regain();
+    const { clock } = this.#tenancy;
+    if (this.#tenancy.mustRegain) await this.#regain();
     this.#tenancy.requireHeld();
     limit.throwIfReached();
     const { who } = this.#tenancy;
@@ -65,6 +65,18 @@ export class GuardedWriter {
     const durationMs = clock.monotonicMs() - sinceMs;
     publish("krabka.write", { ...who, records: records.length, durationMs, outcome: outcome.status });
     return this.#truth(outcome, who).slice(0, records.length);
+  }
+
+  /** Nothing of the write was sent yet, whatever becomes of the new epoch. */
+  async #regain(): Promise<void> {
+    try {
+      await this.#tenancy.regain();
+    } catch (error) {
+      const { loss, who } = this.#tenancy;
+      if (error === loss?.error) throw error;
+      const message = `The write for role ${who.role} was not sent: no new epoch after an answer was lost`;
+      throw new KrabkaError("NOT_COMMITTED", message, { ...who, cause: error });
+    }
   }
 
   async #settled(records: readonly OutgoingRecord[], limit: Limit): Promise<WriteOutcome> {

@@ -241,7 +241,7 @@ export class Leadership implements AsyncDisposable {
     limit.throwIfReached();
     try {
       // The release comes under the pair whose answers are all known.
-      if (this.#tenancy.reign.session.mustRemint) await this.#tenancy.regain();
+      if (this.#tenancy.mustRegain) await this.#tenancy.regain();
       await goodbye({ signal: limit.signal, timeoutMs: this.#tenancy.callMs(limit.restMs) });
       this.#released = true;
     } catch (error) {

@@ -53,6 +53,16 @@ export class Limit {
     return Math.max(1, Math.ceil(this.#endsAtMs - this.#clock.monotonicMs()));
   }
 
+  /** Settles as `promise` does, or rejects with the reason as soon as a bound is reached. */
+  race<T>(promise: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const onAbort = () => reject(this.signal.reason);
+      if (this.signal.aborted) onAbort();
+      else this.signal.addEventListener("abort", onAbort, { once: true });
+      promise.then(resolve, reject).finally(() => this.signal.removeEventListener("abort", onAbort));
+    });
+  }
+
   /** @throws the reason, once a bound is reached. */
   throwIfReached(): void {
     if (this.signal.aborted) throw this.signal.reason;

@@ -3,6 +3,7 @@ import {
   type Clock,
   type CoordinationEntry,
   encodeEntry,
+  KrabkaError,
   type MemberId,
   partitionForRole,
   type RecordPosition,
@@ -11,10 +12,16 @@ import {
   type TopicPartition,
   type Transport,
 } from "@krabka/core";
-import type { Limit } from "./limits.js";
+import { Backoff } from "./backoff.js";
+import { Limit, pause } from "./limits.js";
 
 /** How long a member tries to take its registration back when it gives up. */
 const WITHDRAW_MS = 5_000;
+
+/** Into how many attempts that time is divided where no answer comes. */
+const ATTEMPTS = 3;
+
+const PASSING = new Set(["UNREACHABLE", "TIMEOUT"]);
 
 /** A member's own registration: written anew for each candidacy, taken back when it gives up. */
 export class Registrar {
@@ -78,9 +85,27 @@ export class Registrar {
     this.#registeredAtMonotonicMs = this.#clock.monotonicMs();
   }
 
-  /** Takes the registration back. Also when it is not known to have been written: its answer may have been lost. */
+  /**
+   * Takes the registration back, in several attempts. Also when it is not known to have been written: its answer may have
+   * been lost.
+   */
   async withdraw(timeoutMs = WITHDRAW_MS): Promise<void> {
-    await this.#append({ kind: "registration-removed", role: this.role, member: this.member }, { timeoutMs });
+    const limit = new Limit(this.#clock, "withdraw", { timeoutMs });
+    const backoff = new Backoff();
+    const attempt = { signal: limit.signal, timeoutMs: Math.ceil(timeoutMs / ATTEMPTS) };
+    try {
+      for (;;) {
+        try {
+          await this.#append({ kind: "registration-removed", role: this.role, member: this.member }, attempt);
+          return;
+        } catch (error) {
+          if (limit.signal.aborted || !KrabkaError.is(error) || !PASSING.has(error.code)) throw error;
+          await pause(this.#clock, backoff.next(), limit.signal);
+        }
+      }
+    } finally {
+      limit.dispose();
+    }
   }
 
   async #append(

@@ -66,6 +66,7 @@ export class Tenancy {
   #expiryTimer = { cancel() {} };
   #renewal: Promise<void> | undefined;
   #checkingRival = false;
+  #reminting = false;
 
   constructor(parts: TenancyParts) {
     this.transport = parts.transport;
@@ -147,6 +148,8 @@ export class Tenancy {
   /** A renewal was acknowledged. */
   renewed(tenure: Tenure): void {
     if (this.#phase === "lost") return;
+    // A renewal whose answer was settled late may be of a pair that was replaced since.
+    if (tenure.token.compareTo(this.#tenure.token) < 0) return;
     this.#tenure = tenure;
     if (this.#phase === "leading") this.#schedule();
   }
@@ -182,6 +185,15 @@ export class Tenancy {
   }
 
   /**
+   * True after an answer was lost, and while the newest pair has no grant: nothing else may be written then. `regain` puts
+   * both right.
+   */
+  get mustRegain(): boolean {
+    const { session } = this.reign;
+    return session.mustRemint || !samePair(session.pair, this.token);
+  }
+
+  /**
    * Takes a new epoch, if nobody took over in between, and grants anew under it. For a session that had an answer lost: a
    * late request of the old epoch could otherwise land on the next transaction.
    *
@@ -193,11 +205,20 @@ export class Tenancy {
     const { conditionalRemint } = this.transport.capabilities;
     try {
       if (!conditionalRemint.supported) throw new FencedError(conditionalRemint.reason, this.who);
-      const settled = await this.reign.session.remint({ timeoutMs: this.callMs() });
+      const settled = await this.#remint();
       this.renewed(await this.reign.grant(state, [], { timeoutMs: this.callMs() }));
       return settled;
     } catch (error) {
       throw this.after(error);
+    }
+  }
+
+  async #remint(): Promise<WriteOutcome | undefined> {
+    this.#reminting = true;
+    try {
+      return await this.reign.session.remint({ timeoutMs: this.callMs() });
+    } finally {
+      this.#reminting = false;
     }
   }
 
@@ -218,7 +239,8 @@ export class Tenancy {
   #schedule(): void {
     this.#renewTimer.cancel();
     this.#expiryTimer.cancel();
-    this.#expiryTimer = this.clock.setTimer(Math.max(0, this.restMs), () => {
+    // Whole milliseconds: Node cuts off the rest, and a timer for less than one may find that no time has passed.
+    this.#expiryTimer = this.clock.setTimer(Math.max(0, Math.ceil(this.restMs)), () => {
       // Node's timers may fire up to a millisecond early.
       if (this.restMs <= 0) this.#expire();
       else this.#schedule();
@@ -243,7 +265,7 @@ export class Tenancy {
   async #renew(): Promise<void> {
     this.requireLeading();
     const startedAtMs = this.clock.monotonicMs();
-    if (this.reign.session.mustRemint) await this.regain();
+    if (this.mustRegain) await this.regain();
     else await this.#renewLease();
     publish("krabka.renewed", { ...this.who, durationMs: this.clock.monotonicMs() - startedAtMs });
     if (this.transport.capabilities.fencedAppend.supported) void this.#checkOwnPair();
@@ -267,8 +289,9 @@ export class Tenancy {
   async verify(options: CallOptions): Promise<boolean> {
     const { pair } = this.reign.session;
     const answer = await this.transport.describe(this.registrar.role, options);
-    // An answer about a pair that was replaced meanwhile says nothing.
-    if (!samePair(pair, this.reign.session.pair) || this.reign.session.mustRemint) return this.isLeader;
+    // An answer about a pair that was or is being replaced says nothing.
+    const { session } = this.reign;
+    if (this.#reminting || session.mustRemint || !samePair(pair, session.pair)) return this.isLeader;
     if (answer.pair === undefined || !samePair(answer.pair, pair)) {
       const named = answer.pair === undefined ? "nobody" : `${answer.pair.producerId}:${answer.pair.epoch}`;
       this.lose(Loss.fenced(this.who, new Error(`The coordinator names ${named}`)));
@@ -303,8 +326,9 @@ export class Tenancy {
   #rival() {
     const { lease } = this.view.state;
     if (lease === undefined || lease.token.compareTo(this.token) <= 0) return undefined;
-    // The own grant comes by in the log, possibly before its acknowledgement.
-    return samePair(lease.token, this.reign.session.pair) ? undefined : lease;
+    // An own grant, acknowledged or not: the coordinator counts the epochs of one id upwards, and gave this session its newest.
+    const { producerId, epoch } = this.reign.session.pair;
+    return lease.token.producerId === producerId && lease.token.epoch <= epoch ? undefined : lease;
   }
 
   async #checkRival(): Promise<void> {
