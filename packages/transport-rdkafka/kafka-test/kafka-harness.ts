@@ -59,6 +59,14 @@ export class KafkaHarness implements TransportHarness {
     await this.#admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor: 1 }], waitForLeaders: true });
   }
 
+  /** A topic whose broker takes records of at most this size. */
+  async createNarrowTopic(topic: string, maxRecordBytes: number): Promise<void> {
+    await this.#connect();
+    const configEntries = [{ name: "max.message.bytes", value: String(maxRecordBytes) }];
+    const wanted = { topic, numPartitions: 1, replicationFactor: 1, configEntries };
+    await this.#admin.createTopics({ topics: [wanted], waitForLeaders: true });
+  }
+
   async readCommitted(target: TopicPartition): Promise<readonly ReadRecord[]> {
     this.#looker ??= CommittedLook.start(this.cluster.bootstrap);
     return await (await this.#looker).read(target);

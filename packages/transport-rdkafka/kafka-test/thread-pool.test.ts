@@ -74,7 +74,9 @@ describe("the process's own work while brokers are down", () => {
     const candidate = transport(cluster.proxiedBootstrap ?? "");
     cluster.faults?.blackhole(true);
     const mints = Array.from({ length: count }, (_, index) =>
-      candidate.openSession(Role.of(`minter-${count}-${index}`), SESSION).catch((error: { code?: string }) => error.code),
+      candidate
+        .openSession(Role.of(`minter-${count}-${index}`), SESSION)
+        .catch((error: { code?: string }) => error.code),
     );
     await expectFree();
     await candidate.close();

@@ -1,4 +1,5 @@
 import { KrabkaError } from "@krabka/core";
+import { HEARTBEAT_MS } from "./heartbeat.js";
 import type { RdKafkaConfig } from "./native-binding.js";
 
 /** Global and topic settings of one native client. */
@@ -100,6 +101,7 @@ export class ClientConfig {
         "enable.auto.commit": false,
         "isolation.level": kind === "committed" ? "read_committed" : "read_uncommitted",
         "enable.partition.eof": true,
+        "statistics.interval.ms": HEARTBEAT_MS,
         "allow.auto.create.topics": false,
         "topic.metadata.propagation.max.ms": 3_000,
         "fetch.error.backoff.ms": 20,

@@ -1,5 +1,6 @@
 import type { ClientSettings } from "./client-config.js";
 import type { Deadline } from "./deadline.js";
+import { HEARTBEAT_MS } from "./heartbeat.js";
 import {
   createConsumer,
   type NativeCallbacks,
@@ -15,6 +16,8 @@ import { NativeLifetime } from "./native-lifetime.js";
 const ASK_MS = 500;
 /** How long the reading thread may wait for records, and so how long its end may hold up the event loop. */
 const LOOP_MS = 50;
+/** Turns of the event loop without a sign of life, not time: the process may have been paused. */
+const HEARTBEATS_MISSING = 4;
 /** How long a record that the thread has read may take until it is handed over. */
 export const HAND_OVER_MS = 20;
 const LAST_HAND_OVERS = 4;
@@ -27,19 +30,26 @@ export interface ConsumerListener {
   onProblem(code: number, text: string): void;
 }
 
+export interface InstanceListener extends ConsumerListener {
+  /** The reading thread has ended, though nobody asked it to. The reason is told as a problem while it is closed. */
+  onStopped(consumer: ConsumerInstance): void;
+}
+
 /** One native consumer of one topic from its making to its end. Reads on a thread of its own. */
 export class ConsumerInstance {
   readonly #native: NativeConsumer;
   readonly #lifetime = new NativeLifetime();
   readonly #topic: string;
-  readonly #listener: ConsumerListener;
+  readonly #listener: InstanceListener;
   readonly #callbacks: NativeCallbacks;
   #started: Promise<void> | undefined;
   readonly #assigned = new Set<number>();
   #running = false;
+  #heartbeats = 0;
+  #watch: NodeJS.Timeout | undefined;
 
   /** @throws {KrabkaError} `INVALID_ARGUMENT` where librdkafka refuses a setting */
-  constructor(settings: ClientSettings, topic: string, listener: ConsumerListener) {
+  constructor(settings: ClientSettings, topic: string, listener: InstanceListener) {
     this.#native = createConsumer(settings.global, settings.topic);
     this.#topic = topic;
     this.#listener = listener;
@@ -48,6 +58,7 @@ export class ConsumerInstance {
       topic: {},
       event: {
         event_cb: (kind, event) => {
+          this.#heartbeats += 1;
           if (kind === "error") listener.onProblem(codeOf({ message: event.message }), event.message);
         },
       },
@@ -72,12 +83,26 @@ export class ConsumerInstance {
     if (!answer.ok) throw refusedSettings(answer.error);
     if (this.#lifetime.isClosed) return;
     this.#native.consumeLoop(LOOP_MS, 0, (error, message, eof, warningCode) => {
+      if (error) this.#listener.onProblem(codeOf({ message: error.message }), error.message);
       if (this.#lifetime.isClosed) return;
-      if (message !== null && message !== undefined) this.#listener.onMessage(message);
-      else if (eof !== null && eof !== undefined) this.#listener.onEnd(eof);
+      if (message) this.#listener.onMessage(message);
+      else if (eof) this.#listener.onEnd(eof);
       else if (typeof warningCode === "number") this.#listener.onProblem(warningCode, "");
-      else if (error !== null) this.#listener.onProblem(codeOf({ message: error.message }), error.message);
     });
+    this.#watchThread();
+  }
+
+  /** Statistics are handed over by the reading thread, so they show that it lives. */
+  #watchThread(): void {
+    let seen = -1;
+    let missing = 0;
+    this.#watch = setInterval(() => {
+      missing = this.#heartbeats === seen ? missing + 1 : 0;
+      seen = this.#heartbeats;
+      if (missing < HEARTBEATS_MISSING) return;
+      clearInterval(this.#watch);
+      this.#listener.onStopped(this);
+    }, HEARTBEAT_MS);
   }
 
   /** Reads a partition from an offset on. The client must have started. */
@@ -120,6 +145,7 @@ export class ConsumerInstance {
    * release of just that. So reading ends first, and then the thread gets time to hand over the last record.
    */
   async #free(): Promise<void> {
+    clearInterval(this.#watch);
     if (!this.#running) return;
     const partitions = [...this.#assigned].map((partition) => ({ topic: this.#topic, partition }));
     if (partitions.length > 0) this.#native.incrementalUnassign(partitions);

@@ -1,9 +1,10 @@
 import { type CallOptions, type Clock, type FeedListener, KrabkaError, type Role, type RoleFeed } from "@krabka/core";
 import type { ClientConfig } from "./client-config.js";
-import { ConsumerInstance, HAND_OVER_MS } from "./consumer-instance.js";
+import { HAND_OVER_MS } from "./consumer-instance.js";
 import { Deadline } from "./deadline.js";
 import { errorOf } from "./native-errors.js";
 import { type Follower, PartitionReader } from "./partition-reader.js";
+import { SteadyConsumer } from "./steady-consumer.js";
 import { TailProbe } from "./tail-probe.js";
 
 /** librdkafka's name for the first offset that there is. */
@@ -21,7 +22,7 @@ export interface ReaderOptions {
 /** Reads the coordination topic for all roles through one native consumer, and looks at its end through another. */
 export class CoordinationReader {
   /** Reads committed records only. Also asked for topics and their partitions, since a producer might create them. */
-  readonly consumer: ConsumerInstance;
+  readonly consumer: SteadyConsumer;
   readonly #probe: TailProbe;
   readonly #options: ReaderOptions;
   readonly #readers = new Map<number, PartitionReader>();
@@ -34,7 +35,7 @@ export class CoordinationReader {
   constructor(config: ClientConfig, options: ReaderOptions) {
     this.#options = options;
     this.#probe = new TailProbe(config.reading("uncommitted"), options.topic);
-    this.consumer = new ConsumerInstance(config.reading("committed"), options.topic, {
+    this.consumer = new SteadyConsumer(config.reading("committed"), options.topic, {
       onMessage: (message) => this.#assignedReader(message.partition)?.take(message),
       onEnd: ({ partition, offset }) => this.#assignedReader(partition)?.reached(BigInt(offset)),
       onProblem: (code, text) => this.#problem(errorOf({ message: text, code }, this.#what)),

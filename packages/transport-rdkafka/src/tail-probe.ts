@@ -1,8 +1,9 @@
 import type { ClientSettings } from "./client-config.js";
-import { ConsumerInstance, HAND_OVER_MS } from "./consumer-instance.js";
+import { HAND_OVER_MS } from "./consumer-instance.js";
 import type { Deadline } from "./deadline.js";
 import type { NativeMessage } from "./native-binding.js";
 import { type ReadEntry, readEntry } from "./partition-view.js";
+import { SteadyConsumer } from "./steady-consumer.js";
 
 interface Scan {
   readonly entries: ReadEntry[];
@@ -18,14 +19,14 @@ interface Scan {
  * that there is nothing more from an empty answer, which the broker gives after the longest wait.
  */
 export class TailProbe {
-  readonly consumer: ConsumerInstance;
+  readonly consumer: SteadyConsumer;
   readonly #topic: string;
   readonly #scans = new Map<number, Scan>();
   readonly #turns = new Map<number, Promise<unknown>>();
 
   constructor(settings: ClientSettings, topic: string) {
     this.#topic = topic;
-    this.consumer = new ConsumerInstance(settings, topic, {
+    this.consumer = new SteadyConsumer(settings, topic, {
       onMessage: (message) => this.#onMessage(message),
       onEnd: ({ partition, offset }) => this.#reached(partition, BigInt(offset)),
       onProblem: () => undefined,

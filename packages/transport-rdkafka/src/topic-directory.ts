@@ -1,6 +1,6 @@
 import { KrabkaError } from "@krabka/core";
-import type { ConsumerInstance } from "./consumer-instance.js";
 import type { Deadline } from "./deadline.js";
+import type { SteadyConsumer } from "./steady-consumer.js";
 
 /** How long a count is used: partitions are added rarely, and never taken away. */
 const COUNT_MAX_AGE_MS = 300_000;
@@ -9,10 +9,10 @@ const ABSENT_FOR_MS = 1_000;
 
 /** Partition counts. */
 export class TopicDirectory {
-  readonly #consumer: ConsumerInstance;
+  readonly #consumer: SteadyConsumer;
   readonly #counts = new Map<string, { readonly count: number; readonly readAtMs: number }>();
 
-  constructor(consumer: ConsumerInstance) {
+  constructor(consumer: SteadyConsumer) {
     this.#consumer = consumer;
   }
 

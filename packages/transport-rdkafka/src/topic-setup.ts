@@ -1,10 +1,10 @@
 import { type CoordinationTopic, KrabkaError, type Prepared } from "@krabka/core";
 import { nativeCalls } from "./call-gate.js";
 import type { ClientConfig } from "./client-config.js";
-import type { ConsumerInstance } from "./consumer-instance.js";
 import type { Deadline } from "./deadline.js";
 import { createTopic, type NativeError, type NativeMetadata } from "./native-binding.js";
 import { codeOf, errorOf, TOPIC_ALREADY_EXISTS } from "./native-errors.js";
+import type { SteadyConsumer } from "./steady-consumer.js";
 
 /** Settings of a topic by name, read by other means than librdkafka's. */
 export type TopicSettings = (topic: string) => Promise<ReadonlyMap<string, string>>;
@@ -31,10 +31,10 @@ const settingsFor = (replicationFactor: number): Record<string, string> => ({
 /** Creates the coordination topic where it is absent, then checks what can be seen of it. */
 export class TopicSetup {
   readonly #config: ClientConfig;
-  readonly #consumer: ConsumerInstance;
+  readonly #consumer: SteadyConsumer;
   readonly #topicSettings: TopicSettings | undefined;
 
-  constructor(config: ClientConfig, consumer: ConsumerInstance, topicSettings: TopicSettings | undefined) {
+  constructor(config: ClientConfig, consumer: SteadyConsumer, topicSettings: TopicSettings | undefined) {
     this.#config = config;
     this.#consumer = consumer;
     this.#topicSettings = topicSettings;
