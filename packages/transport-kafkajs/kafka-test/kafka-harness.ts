@@ -9,7 +9,8 @@ import { NONE, TRANSACTIONAL_ID_NOT_FOUND } from "../src/error-codes.js";
 import { KafkaJsTransport, type LeaseRecords } from "../src/index.js";
 import { openWire } from "../src/kafkajs-internals.js";
 import { systemClock } from "../src/system-clock.js";
-import { DESCRIBE_TRANSACTIONS, FETCH, LIST_OFFSETS } from "../src/wire/api.js";
+import { DESCRIBE_TRANSACTIONS, FETCH, LIST_OFFSETS, METADATA } from "../src/wire/api.js";
+import { decodeMetadata, encodeMetadata } from "../src/wire/cluster-requests.js";
 import {
   decodeFetch,
   decodeListOffsets,
@@ -75,7 +76,20 @@ class KafkaHarness implements TransportHarness {
   async createTopic(topic: string, numPartitions: number): Promise<void> {
     await this.#connect();
     const replicationFactor = this.#cluster.brokers.length;
-    await this.#admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor }], waitForLeaders: true });
+    await this.#admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor }], waitForLeaders: false });
+    for (const { id } of this.#cluster.brokers) await this.#untilKnownTo(id, topic);
+  }
+
+  /** One broker's word that a topic exists is not yet every broker's. */
+  async #untilKnownTo(nodeId: number, topic: string): Promise<void> {
+    const deadline = this.#map.deadline(undefined);
+    await this.#map.metadata("", deadline);
+    for (;;) {
+      const request = { api: METADATA, encode: () => encodeMetadata([topic]) };
+      const { topics } = decodeMetadata(await this.#map.ask(nodeId, "write", request, deadline));
+      if (topics[0]?.code === NONE && topics[0].partitions.every(({ leader }) => leader >= 0)) return;
+      await deadline.pause(10);
+    }
   }
 
   readCommitted(target: TopicPartition): Promise<readonly ReadRecord[]> {
