@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { CoordinationClient, type FencingToken, KrabkaError, type Leadership, MemberId, Role } from "@krabka/client";
-import { KafkaJsTransport } from "@krabka/transport-kafkajs";
+import type { TransportName } from "./backends/backend.js";
+import { openTransport } from "./backends/candidate-transport.js";
 import { CONTROLLER_ROLE, type Command } from "./command.js";
 import { DispatchRefused, dispatch } from "./dispatch.js";
 import type { FromCandidate, ToCandidate } from "./messages.js";
@@ -12,18 +13,16 @@ import { SuspendableClock } from "./suspendable-clock.js";
 const SUSPEND_MS = 1_000;
 const PACE_MS = 20;
 
-const [name, brokers, topic, leaseMs, ...devices] = process.argv.slice(2) as [
+const [name, transportName, address, topic, leaseMs, ...devices] = process.argv.slice(2) as [
   string,
+  TransportName,
   string,
   string,
   string,
   ...string[],
 ];
 const clock = new SuspendableClock();
-const transport = new KafkaJsTransport({
-  kafka: { clientId: name, brokers: brokers.split(","), logLevel: 0 },
-  clock,
-});
+const transport = await openTransport({ transport: transportName, address }, name, clock);
 const client = new CoordinationClient(transport, { leaseMs: Number(leaseMs), clock });
 
 const tell = (message: FromCandidate) => process.send?.(message);

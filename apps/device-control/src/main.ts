@@ -1,37 +1,49 @@
-import { randomUUID } from "node:crypto";
-import { connectOrStart } from "@krabka/tooling-kafka";
-import { Kafka, logLevel } from "kafkajs";
-import { readLog } from "./read-log.js";
+import { parseArgs } from "node:util";
+import type { Backend, TransportName } from "./backends/backend.js";
+import { openEmbedded } from "./backends/embedded-backend.js";
+import { openKafka } from "./backends/kafka-backend.js";
 import { Run } from "./run.js";
 import { faultsOf, render, type Summary } from "./summary.js";
 import { checkTermOrder } from "./term-order.js";
 
 const LEASE_MS = 2_000;
-const PARTITIONS = 3;
 const LIMIT_MS = 120_000;
+
+const CHOICES: Readonly<Record<string, readonly TransportName[]>> = {
+  embedded: ["embedded"],
+  kafkajs: ["kafkajs"],
+  rdkafka: ["rdkafka"],
+  mixed: ["kafkajs", "rdkafka"],
+};
 
 const say = (line: string) => console.log(line);
 
-say(process.env.KRABKA_BOOTSTRAP ? `Using Kafka at ${process.env.KRABKA_BOOTSTRAP}` : "Starting a Kafka broker ...");
-await using cluster = await connectOrStart();
-const topic = `device-commands-${randomUUID().slice(0, 8)}`;
-const kafka = new Kafka({
-  clientId: "device-control",
-  brokers: cluster.bootstrap.split(","),
-  logLevel: logLevel.NOTHING,
-});
-const admin = kafka.admin();
-await admin.connect();
-await admin.createTopics({ topics: [{ topic, numPartitions: PARTITIONS }], waitForLeaders: true });
-await admin.disconnect();
+function choose(): readonly TransportName[] {
+  const { values } = parseArgs({ options: { kafka: { type: "boolean" }, transport: { type: "string" } } });
+  const choice = values.transport ?? (values.kafka || process.env.KRABKA_BOOTSTRAP ? "kafkajs" : "embedded");
+  const transports = CHOICES[choice];
+  if (transports !== undefined) return transports;
+  throw new Error(`--transport takes one of ${Object.keys(CHOICES).join(", ")}; got ${choice}`);
+}
 
-const run = new Run({ bootstrap: cluster.bootstrap, topic, leaseMs: LEASE_MS, say });
+async function open(transports: readonly TransportName[]): Promise<Backend> {
+  if (transports.includes("embedded")) {
+    say("On the embedded log, in a temporary folder (npm start -- --kafka runs it on Kafka)");
+    return openEmbedded();
+  }
+  const where = process.env.KRABKA_BOOTSTRAP ? `Kafka at ${process.env.KRABKA_BOOTSTRAP}` : "a Kafka broker of its own";
+  say(`On ${where}, through ${transports.join(" and ")}`);
+  return openKafka(transports);
+}
+
+await using backend = await open(choose());
+const run = new Run({ backend, leaseMs: LEASE_MS, say });
 const outOfTime = new Promise<never>((_, reject) => {
   setTimeout(() => reject(new Error(`The run did not end within ${LIMIT_MS} ms`)), LIMIT_MS).unref();
 });
 try {
   const result = await Promise.race([run.play(), outOfTime]);
-  const log = await Promise.race([readLog(kafka, topic, PARTITIONS), outOfTime]);
+  const log = await Promise.race([backend.readLog(), outOfTime]);
   const summary: Summary = { leaseMs: LEASE_MS, ...result, logged: log.length, violations: checkTermOrder(log) };
   say(`\n${render(summary)}`);
   const faults = faultsOf(summary);

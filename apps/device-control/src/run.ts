@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Backend } from "./backends/backend.js";
 import type { FromCandidate, FromDevice, ToCandidate } from "./messages.js";
 import { TalkingProcess } from "./processes.js";
 import type { Reign } from "./summary.js";
@@ -7,8 +8,7 @@ type Candidate = TalkingProcess<FromCandidate, ToCandidate>;
 type Woke = Extract<FromCandidate, { kind: "woke" }>;
 
 export interface RunOptions {
-  readonly bootstrap: string;
-  readonly topic: string;
+  readonly backend: Backend;
   readonly leaseMs: number;
   readonly say: (line: string) => void;
 }
@@ -47,7 +47,7 @@ export class Run {
     const { say } = this.#options;
     await this.#startDevices();
     let leader = await this.#event("the start", async () => {
-      for (let i = 1; i <= CANDIDATES; i++) this.#startCandidate(`candidate-${i}`);
+      for (let i = 0; i < CANDIDATES; i++) this.#startCandidate(i);
     });
     await sleep(REIGN_MS);
     const first = leader;
@@ -91,9 +91,11 @@ export class Run {
     this.#urls = await Promise.all(started);
   }
 
-  #startCandidate(name: string): void {
-    const { bootstrap, topic, leaseMs } = this.#options;
-    const args = [name, bootstrap, topic, String(leaseMs), ...this.#urls];
+  #startCandidate(index: number): void {
+    const { backend, leaseMs } = this.#options;
+    const { transport, address } = backend.entryOf(index);
+    const name = `candidate-${index + 1}`;
+    const args = [name, transport, address, backend.topic, String(leaseMs), ...this.#urls];
     const candidate: Candidate = new TalkingProcess(name, "./candidate.js", args, (message: FromCandidate) => {
       this.#heard(candidate, message);
     });

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { TOKEN_HEADER } from "@krabka/core";
 import { CompressionTypes, type Kafka, Partitioners } from "kafkajs";
-import type { LoggedCommand } from "./term-order.js";
+import type { LoggedCommand } from "../term-order.js";
 
 const END_MARK = "device-control-end";
 
@@ -9,7 +9,7 @@ const END_MARK = "device-control-end";
  * Reads everything that is committed in a topic, with an ordinary consumer. A mark appended to each partition tells it
  * where to stop: the end of a partition may be a transaction marker, which no consumer shows.
  */
-export async function readLog(kafka: Kafka, topic: string, partitions: number): Promise<readonly LoggedCommand[]> {
+export async function readKafkaLog(kafka: Kafka, topic: string, partitions: number): Promise<readonly LoggedCommand[]> {
   const run = randomUUID();
   await appendEndMarks(kafka, topic, partitions, run);
   const consumer = kafka.consumer({ groupId: `log-check-${run}`, readUncommitted: false });
