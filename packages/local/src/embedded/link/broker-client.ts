@@ -27,10 +27,14 @@ interface Feed {
   readonly sink: FeedSink;
   /** Where to read on after an interruption. */
   next: bigint;
+  /** The way on which it is followed. */
+  port: BrokerPort | undefined;
 }
 
 interface PendingQuery {
   readonly send: (port: BrokerPort) => void;
+  /** The way on which it was asked. */
+  port: BrokerPort | undefined;
   readonly feed: number | undefined;
   readonly resolve: (result: QueryResult) => void;
   readonly reject: (error: Error) => void;
@@ -120,11 +124,9 @@ export class BrokerClient {
 
   follow(spec: FeedSpec, sink: FeedSink): ClientFeed {
     const id = this.#nextId++;
-    this.#feeds.set(id, { spec, sink, next: 0n });
+    this.#feeds.set(id, { spec, sink, next: 0n, port: undefined });
     // Not before the caller has what this call returns.
-    queueMicrotask(() => {
-      if (this.#feeds.has(id)) this.#port?.follow(id, spec, 0n);
-    });
+    queueMicrotask(() => this.#followOn(id));
     return {
       sync: async (limit) => {
         const result = await this.#ask((port, query) => port.sync(query, id), id, limit);
@@ -194,15 +196,10 @@ export class BrokerClient {
     if (this.#port === undefined) this.#refuseHopeless();
     const id = this.#nextId++;
     const result = new Promise<QueryResult>((resolve, reject) => {
-      this.#queries.set(id, { send: (port) => send(port, id), feed, resolve, reject });
+      this.#queries.set(id, { send: (port) => send(port, id), port: undefined, feed, resolve, reject });
     });
     // A feed that was just opened is followed in a microtask; its syncs come behind.
-    if (this.#port !== undefined) {
-      queueMicrotask(() => {
-        const port = this.#port;
-        if (port !== undefined) this.#queries.get(id)?.send(port);
-      });
-    }
+    queueMicrotask(() => this.#askOn(id));
     try {
       return await limit.race(result);
     } catch (error) {
@@ -211,6 +208,22 @@ export class BrokerClient {
     } finally {
       this.#queries.delete(id);
     }
+  }
+
+  #followOn(id: number): void {
+    const feed = this.#feeds.get(id);
+    const port = this.#port;
+    if (feed === undefined || port === undefined || feed.port === port) return;
+    feed.port = port;
+    port.follow(id, feed.spec, feed.next);
+  }
+
+  #askOn(id: number): void {
+    const query = this.#queries.get(id);
+    const port = this.#port;
+    if (query === undefined || port === undefined || query.port === port) return;
+    query.port = port;
+    query.send(port);
   }
 
   #connect(): void {
@@ -291,13 +304,13 @@ export class BrokerClient {
         feed.next = 0n;
         feed.sink.onReset();
       }
-      port.follow(id, feed.spec, feed.next);
+      this.#followOn(id);
     }
     for (const pending of [...this.#requests.values()]) {
       if (pending.isSent && !isKnown) pending.lostForGood(new AnswerLost("The broker does not remember this client"));
       else if (pending.isWaiting) this.#transmit(pending, port);
     }
-    for (const { send } of [...this.#queries.values()]) send(port);
+    for (const id of [...this.#queries.keys()]) this.#askOn(id);
     for (const { resolve } of [...this.#waiters]) resolve();
   }
 

@@ -47,6 +47,8 @@ export class ServerConnection implements PortListener {
   #inFlight = 0;
   #timer: Timer;
   #corked = false;
+  /** Whether the timer runs for a reader that lags. */
+  #isWatching = false;
 
   constructor(socket: Socket, context: ConnectionContext) {
     this.#socket = socket;
@@ -63,12 +65,12 @@ export class ServerConnection implements PortListener {
   }
 
   /** Ends the connection and says why, if the other side reads it in time. */
-  end(message: string): void {
+  end(message: string, farewellMs = FAREWELL_MS): void {
     if (this.#state === "closed") return;
     this.#say({ kind: "goodbye", message });
     this.#close();
     this.#socket.end();
-    const timer = this.#context.clock.setTimer(FAREWELL_MS, () => this.#socket.destroy());
+    const timer = this.#context.clock.setTimer(farewellMs, () => this.#socket.destroy());
     this.#socket.on("close", () => timer.cancel());
   }
 
@@ -80,8 +82,8 @@ export class ServerConnection implements PortListener {
 
   onAnswer(sequence: bigint, answer: BrokerAnswer): void {
     this.#inFlight -= 1;
-    if (this.#inFlight < MAX_IN_FLIGHT / 2 && this.#socket.isPaused()) this.#socket.resume();
     this.#say({ kind: "answer", sequence, answer });
+    this.#listenOrNot();
   }
 
   onResult(id: number, result: QueryResult): void {
@@ -90,7 +92,6 @@ export class ServerConnection implements PortListener {
 
   onRecords(feed: number, reset: boolean, slice: Slice): void {
     this.#say({ kind: "records", feed, reset, slice });
-    if (this.congested) this.#watchReader();
   }
 
   onFeedEnded(feed: number, message: string): void {
@@ -107,6 +108,7 @@ export class ServerConnection implements PortListener {
         if (this.#state === "closed") return;
         this.#heed(decodeClientMessage(frame));
       }
+      this.#listenOrNot();
     } catch (error) {
       this.end(`The owner does not understand this: ${(error as Error).message}`);
     }
@@ -123,7 +125,6 @@ export class ServerConnection implements PortListener {
     switch (message.kind) {
       case "request":
         this.#inFlight += 1;
-        if (this.#inFlight >= MAX_IN_FLIGHT) this.#socket.pause();
         port.request(message.sequence, message.acked, message.request);
         break;
       case "query":
@@ -184,20 +185,33 @@ export class ServerConnection implements PortListener {
       });
     }
     this.#socket.write(frameOf(encodeServerMessage(message)));
+    if (this.congested) this.#watchReader();
+  }
+
+  /** Takes no more requests while many wait for the disk, or their answers for the client. */
+  #listenOrNot(): void {
+    const isBusy = this.#inFlight >= MAX_IN_FLIGHT || this.congested;
+    if (isBusy) this.#socket.pause();
+    else if (this.#socket.isPaused()) this.#socket.resume();
   }
 
   #watchReader(): void {
+    if (this.#isWatching || this.#state !== "open") return;
+    this.#isWatching = true;
     const { clock, slowReaderMs } = this.#context;
-    this.#timer.cancel();
     this.#timer = clock.setTimer(slowReaderMs, () => {
-      if (this.congested) this.end(`This client read nothing for ${slowReaderMs} ms while more was waiting for it`);
+      // It is told if it reads on within as long again.
+      const message = `This client read nothing for ${slowReaderMs} ms while more was waiting for it`;
+      if (this.congested) this.end(message, slowReaderMs);
     });
   }
 
   #onDrain(): void {
     if (this.#state !== "open") return;
+    this.#isWatching = false;
     this.#timer.cancel();
     this.#port?.resume();
+    this.#listenOrNot();
   }
 
   #close(): void {

@@ -1,0 +1,301 @@
+import type { LocalError } from "@krabka/local";
+import { ManualClock } from "@krabka/testing";
+import { describe, expect, it } from "vitest";
+import { BrokerState } from "../../src/embedded/broker/broker-state.js";
+import { Disk } from "../disk.js";
+import { bytes, openLog, rejection } from "../log-script.js";
+import { settle } from "../service-script.js";
+import { ask, basesOf, mint, openBroker, reasonOf, record, visible } from "./broker-script.js";
+
+const LOG = { topic: "log", partition: 0 };
+const STATE = { topic: "state", partition: 0 };
+
+const openWithTopics = async (disk: Disk, options: Parameters<typeof openBroker>[1] = {}) => {
+  const bench = await openBroker(disk, options);
+  await ask(bench.broker, { kind: "create-topic", topic: LOG.topic, partitions: 2, compacted: false });
+  await ask(bench.broker, { kind: "create-topic", topic: STATE.topic, partitions: 1, compacted: true });
+  return bench;
+};
+
+describe("The broker's pairs", () => {
+  it("ids start at zero and only grow, and a role keeps its own", async () => {
+    const { broker } = await openBroker(new Disk());
+    expect(await mint(broker, "a")).toEqual({ producerId: 0n, epoch: 0 });
+    expect(await mint(broker, "b")).toEqual({ producerId: 1n, epoch: 0 });
+    expect(await mint(broker, "a")).toEqual({ producerId: 0n, epoch: 1 });
+    expect(await broker.describe("a")).toEqual({ producerId: 0n, epoch: 1 });
+    expect(await broker.describe("c")).toBeUndefined();
+  });
+
+  it("after epoch 32766 comes a fresh id that is higher than every other, at epoch 0", () => {
+    const state = new BrokerState("history");
+    const mintNow = (role: string) =>
+      state.apply({ atMs: 0, origin: undefined, request: { kind: "mint", role } }).answer;
+    for (let epoch = 0; epoch <= 32766; epoch++) mintNow("role");
+    mintNow("other");
+    expect(state.roles.current("role")).toEqual({ producerId: 0n, epoch: 32766 });
+    expect(mintNow("role")).toMatchObject({ pair: { producerId: 2n, epoch: 0 } });
+  });
+
+  it("a mint refuses the older pair in everything at once: commits, appends, retirements, re-mints", async () => {
+    const { broker } = await openWithTopics(new Disk());
+    const pair = await mint(broker, "role");
+    const batch = { ...LOG, records: [record("k", "v")] };
+    await basesOf(ask(broker, { kind: "append", role: "role", pair, sequence: 0, batch }));
+    await mint(broker, "role");
+    const of = { role: "role", pair } as const;
+    expect(await reasonOf(ask(broker, { kind: "commit", ...of, batches: [batch] }))).toBe("fenced");
+    expect(await reasonOf(ask(broker, { kind: "append", ...of, sequence: 1, batch }))).toBe("fenced");
+    expect(await reasonOf(ask(broker, { kind: "retire", ...of, producerId: 9n, batch }))).toBe("fenced");
+    expect(await reasonOf(ask(broker, { kind: "remint", ...of, unsettled: undefined }))).toBe("fenced");
+    expect(visible(broker, LOG)).toEqual(["0 k=v"]);
+  });
+
+  it("nobody hears of a mint before it is on the disk", async () => {
+    const disk = new Disk();
+    const { broker } = await openBroker(disk);
+    let sync: () => void = () => undefined;
+    disk.faults.sync = () =>
+      new Promise<void>((resolve) => {
+        sync = resolve;
+      });
+    const heard: string[] = [];
+    void mint(broker, "role").then(() => heard.push("mint"));
+    void broker.describe("role").then(() => heard.push("describe"));
+    await settle();
+    expect(heard).toEqual([]);
+    sync();
+    await settle();
+    expect(heard).toEqual(["mint", "describe"]);
+  });
+});
+
+describe("The broker's records", () => {
+  it("a commit is one record of the log, so all of it is there or nothing", async () => {
+    const { broker, log } = await openWithTopics(new Disk());
+    const pair = await mint(broker, "role");
+    const before = log.status().end;
+    const batches = [
+      { ...LOG, records: [record("a", "1"), record("b", "2")] },
+      { topic: "log", partition: 1, records: [record("c", "3")] },
+    ];
+    expect(await basesOf(ask(broker, { kind: "commit", role: "role", pair, batches }))).toEqual([0n, 0n]);
+    expect(log.status().end).toBe(before + 1n);
+    const withFlaw = [...batches, { topic: "nowhere", partition: 0, records: [record("d", "4")] }];
+    expect(await reasonOf(ask(broker, { kind: "commit", role: "role", pair, batches: withFlaw }))).toBe(
+      "unknown-topic",
+    );
+    expect(log.status().end).toBe(before + 1n);
+    expect(visible(broker, LOG)).toEqual(["0 a=1", "1 b=2"]);
+  });
+
+  it("an append that is repeated under its sequence number is answered again, also after a newer mint", async () => {
+    const { broker } = await openWithTopics(new Disk());
+    const pair = await mint(broker, "role");
+    const append = { kind: "append", role: "role", pair, batch: { ...LOG, records: [record("k", "v")] } } as const;
+    expect(await basesOf(ask(broker, { ...append, sequence: 0 }))).toEqual([0n]);
+    expect(await basesOf(ask(broker, { ...append, sequence: 0 }))).toEqual([0n]);
+    expect(await reasonOf(ask(broker, { ...append, sequence: 5 }))).toBe("invalid");
+    await mint(broker, "role");
+    expect(await basesOf(ask(broker, { ...append, sequence: 0 }))).toEqual([0n]);
+    expect(visible(broker, LOG)).toEqual(["0 k=v"]);
+  });
+
+  it("a compacted topic keeps the newest record of each key at its offset, and takes none without a key", async () => {
+    const disk = new Disk();
+    const { broker } = await openWithTopics(disk);
+    expect(
+      await reasonOf(ask(broker, { kind: "append-unfenced", batch: { ...STATE, records: [record(null, "x")] } })),
+    ).toBe("invalid");
+    await basesOf(ask(broker, { kind: "append-unfenced", batch: { ...STATE, records: [record("first", "1")] } }));
+    for (let round = 0; round < 1200; round++) {
+      await basesOf(ask(broker, { kind: "append-unfenced", batch: { ...STATE, records: [record("k", `${round}`)] } }));
+    }
+    const found = visible(broker, STATE);
+    expect(found.length).toBeLessThan(1000);
+    expect([found[0], found.at(-1)]).toEqual(["0 first=1", "1200 k=1199"]);
+    expect(
+      await basesOf(ask(broker, { kind: "append-unfenced", batch: { ...STATE, records: [record("k", "last")] } })),
+    ).toEqual([1201n]);
+  });
+
+  it("a removal stays for its horizon; a reader that missed it then has a gap, one that did not has none", async () => {
+    const clock = new ManualClock();
+    const { broker } = await openWithTopics(new Disk(), { clock, tombstoneMs: 1000 });
+    const put = (key: string, value: string | null) =>
+      basesOf(ask(broker, { kind: "append-unfenced", batch: { ...STATE, records: [record(key, value)] } }));
+    const churn = async () => {
+      for (let round = 0; round < 1500; round++) await put("churn", `${round}`);
+    };
+    await put("gone", "1");
+    await put("gone", null);
+    await churn();
+    expect(visible(broker, STATE)).toContain("1 gone=-");
+    await clock.advance(2000);
+    await churn();
+    expect(visible(broker, STATE)).not.toContain("1 gone=-");
+    const log = broker.partition(STATE);
+    expect([0n, 1n, 2n].map((from) => log?.hasGapAt(from))).toEqual([false, true, false]);
+  });
+
+  it("retention drops the oldest beyond its bytes or its records, and offsets go on", async () => {
+    const { broker } = await openWithTopics(new Disk(), { retentionRecords: 3 });
+    const put = (value: string) =>
+      basesOf(ask(broker, { kind: "append-unfenced", batch: { ...LOG, records: [record(null, value)] } }));
+    for (let round = 0; round < 10; round++) await put(`${round}`);
+    expect(visible(broker, LOG)).toEqual(["7 -=7", "8 -=8", "9 -=9"]);
+    expect(broker.partition(LOG)?.hasGapAt(6n)).toBe(true);
+
+    const small = await openWithTopics(new Disk(), { retentionBytesInAll: 400 });
+    const fill = (partition: number) =>
+      ask(small.broker, {
+        kind: "append-unfenced",
+        batch: { ...LOG, partition, records: [record(null, "x".repeat(60))] },
+      });
+    await fill(1);
+    for (let round = 0; round < 10; round++) await fill(0);
+    const kept = [0, 1].map((partition) => visible(small.broker, { ...LOG, partition }).length);
+    expect(kept[1]).toBe(1);
+    expect(kept[0]).toBeGreaterThan(1);
+    expect(kept[0]).toBeLessThan(5);
+    expect(await basesOf(fill(0))).toEqual([10n]);
+  });
+
+  it("readers see a record only when it is on the disk", async () => {
+    const disk = new Disk();
+    const { broker } = await openWithTopics(disk);
+    let sync: () => void = () => undefined;
+    disk.faults.sync = () =>
+      new Promise<void>((resolve) => {
+        sync = resolve;
+      });
+    const write = ask(broker, { kind: "append-unfenced", batch: { ...LOG, records: [record("k", "v")] } });
+    await settle();
+    expect(visible(broker, LOG)).toEqual([]);
+    sync();
+    await write;
+    expect(visible(broker, LOG)).toEqual(["0 k=v"]);
+  });
+});
+
+describe("A request id", () => {
+  const origin = (sequence: bigint, acked = 0n) => ({ client: "c".repeat(32), sequence, acked });
+
+  it("is executed once and answered alike however often it comes, by the next owner too", async () => {
+    const disk = new Disk();
+    const { broker } = await openWithTopics(disk);
+    await ask(broker, { kind: "register-client" }, origin(0n));
+    const write = { kind: "append-unfenced", batch: { ...LOG, records: [record("k", "v")] } } as const;
+    const first = await ask(broker, write, origin(1n));
+    expect(await ask(broker, write, origin(1n))).toEqual(first);
+    disk.unplug();
+    const again = await openBroker(disk);
+    expect(await ask(again.broker, write, origin(1n))).toEqual(first);
+    expect(visible(again.broker, LOG)).toEqual(["0 k=v"]);
+  });
+
+  it("that its client gave up is refused, and so is one of a client that nobody knows", async () => {
+    const { broker } = await openWithTopics(new Disk());
+    const write = { kind: "append-unfenced", batch: { ...LOG, records: [record("k", "v")] } } as const;
+    expect(await reasonOf(ask(broker, write, origin(1n)))).toBe("unknown-client");
+    await ask(broker, { kind: "register-client" }, origin(0n));
+    await basesOf(ask(broker, write, origin(3n, 2n)));
+    expect(await reasonOf(ask(broker, write, origin(2n, 1n)))).toBe("outdated");
+    expect(visible(broker, LOG)).toEqual(["0 k=v"]);
+  });
+
+  it("is settled by a re-mint: committed where it took effect, else never", async () => {
+    const { broker } = await openWithTopics(new Disk());
+    await ask(broker, { kind: "register-client" }, origin(0n));
+    const pair = await mint(broker, "role");
+    const batches = [{ ...LOG, records: [record("k", "v")] }];
+    await basesOf(ask(broker, { kind: "commit", role: "role", pair, batches }, origin(1n)));
+    const settled = await ask(broker, { kind: "remint", role: "role", pair, unsettled: 1n }, origin(2n));
+    expect(settled).toMatchObject({ status: "minted", settled: { status: "written", bases: [0n] } });
+    const next = settled.status === "minted" ? settled.pair : pair;
+    const other = await ask(broker, { kind: "remint", role: "role", pair: next, unsettled: 3n }, origin(4n));
+    expect(other).toMatchObject({ status: "minted", settled: null });
+    expect(await reasonOf(ask(broker, { kind: "commit", role: "role", pair: next, batches }, origin(3n)))).toBe(
+      "fenced",
+    );
+    expect(visible(broker, LOG)).toEqual(["0 k=v"]);
+  });
+});
+
+describe("A broker's recovery", () => {
+  it("a checkpoint and the records since then bring back what was there", async () => {
+    const disk = new Disk();
+    const clock = new ManualClock();
+    const { broker, log } = await openWithTopics(disk, { clock, checkpointAfterBytes: 2000 });
+    const pair = await mint(broker, "role");
+    for (let round = 0; round < 100; round++) {
+      const batches = [{ ...LOG, records: [record("k", `${round}`)] }];
+      await basesOf(ask(broker, { kind: "commit", role: "role", pair, batches }));
+    }
+    await settle();
+    expect(log.status().checkpointPosition).toBeGreaterThan(0n);
+    const seen = visible(broker, LOG);
+    disk.unplug();
+    const again = await openBroker(disk, { clock });
+    expect(visible(again.broker, LOG)).toEqual(seen);
+    expect(await again.broker.describe("role")).toEqual(pair);
+    expect(again.broker.history).toBe(broker.history);
+  });
+
+  it("a state is the same after it was written and read back", async () => {
+    const state = new BrokerState("history");
+    const origin = { client: "c".repeat(32), sequence: 0n, acked: 0n };
+    state.apply({ atMs: 1, origin, request: { kind: "register-client" } });
+    state.apply({
+      atMs: 1,
+      origin: undefined,
+      request: { kind: "create-topic", topic: "log", partitions: 2, compacted: false },
+    });
+    const minted = state.apply({
+      atMs: 1,
+      origin: { ...origin, sequence: 1n },
+      request: { kind: "mint", role: "role" },
+    }).answer;
+    const pair = minted.status === "minted" ? minted.pair : { producerId: -1n, epoch: -1 };
+    const batch = { ...LOG, records: [record("k", "v")] };
+    state.apply({
+      atMs: 2,
+      origin: { ...origin, sequence: 2n },
+      request: { kind: "append", role: "role", pair, sequence: 0, batch },
+    });
+    const bytesOfState = state.encode().slice();
+    expect(BrokerState.decode(bytesOfState).encode()).toEqual(bytesOfState);
+    for (let cut = 0; cut < bytesOfState.length; cut++) {
+      expect(() => BrokerState.decode(bytesOfState.subarray(0, cut)), `cut at ${cut}`).toThrow();
+    }
+  });
+
+  it("refuses a log that is none of its own, with file and place", async () => {
+    const disk = new Disk();
+    const log = await openLog(disk);
+    await log.append(bytes("something else"));
+    await log.close();
+    const error = await rejection(openBroker(disk));
+    expect(error.code).toBe("DAMAGED");
+    expect(error.message).toContain("something else than an embedded broker");
+    expect(error.place?.file).toContain("segment-");
+  });
+
+  it("refuses everything after a failed sync, and knows after the next opening what was kept", async () => {
+    const disk = new Disk();
+    const { broker } = await openWithTopics(disk);
+    disk.faults.sync = () => {
+      throw new Error("EIO");
+    };
+    const failures: LocalError[] = [];
+    broker.onFailure((error) => failures.push(error));
+    const lost = await rejection(mint(broker, "role"));
+    expect([lost.code, failures.length]).toEqual(["FAILED", 1]);
+    disk.faults = {};
+    expect((await rejection(mint(broker, "role"))).code).toBe("FAILED");
+    expect((await rejection(broker.describe("role"))).code).toBe("FAILED");
+    disk.kill();
+    const again = await openBroker(disk);
+    expect(await mint(again.broker, "role")).toEqual({ producerId: 0n, epoch: 0 });
+  });
+});
