@@ -121,7 +121,7 @@ export class Candidacy {
   #decide(): Decision {
     if (this.#registrar.joinOffset < 0n) return { kind: "NOT_REGISTERED" };
     const { state } = this.#view;
-    if (this.#registrar.isContested(state.registrationOf(this.#registrar.member))) throw this.#duplicate();
+    if (this.#registrar.isContested(state.registrationOf(this.#registrar.member))) throw this.#registrar.duplicate();
     return this.#evaluate(state);
   }
 
@@ -210,14 +210,6 @@ export class Candidacy {
           : entry.member !== member && (state.rankOf(entry.member) as number) < ownRank,
       )
       .map((entry) => entry.member);
-  }
-
-  #duplicate(): DuplicateMemberError {
-    const { role, member } = this.#registrar;
-    return new DuplicateMemberError(
-      `Another process registered for role ${role} under the same member id ${member}; every process needs its own id`,
-      { role, member },
-    );
   }
 
   /** Resolves at the next change of the state, after `delayMs`, or when the signal fires. */

@@ -113,11 +113,9 @@ export class GuardedWriter {
     switch (outcome.status) {
       case "committed":
         return outcome.positions;
-      case "fenced": {
-        const loss = Loss.fenced(who, outcome.cause);
-        this.#tenancy.lose(loss);
-        throw loss.error;
-      }
+      case "fenced":
+        this.#tenancy.fenced(outcome.cause);
+        throw Loss.fenced(who, outcome.cause).error;
       case "aborted": {
         const message = `The write for role ${who.role} was not committed: ${outcome.cause.message}`;
         throw new KrabkaError("NOT_COMMITTED", message, { ...who, cause: outcome.cause });

@@ -2,6 +2,7 @@ import {
   type Attributes,
   type Clock,
   type CoordinationEntry,
+  DuplicateMemberError,
   encodeEntry,
   KrabkaError,
   type MemberId,
@@ -63,6 +64,15 @@ export class Registrar {
   /** Whether another process registered after this one under the same member id. */
   isContested(entry: RosterEntry | undefined): boolean {
     return entry !== undefined && entry.joinOffset > this.#joinOffset && !this.#sentAtMs.has(entry.registeredAtMs);
+  }
+
+  /** The error for that. */
+  duplicate(): DuplicateMemberError {
+    const { role, member } = this;
+    return new DuplicateMemberError(
+      `Another process registered for role ${role} under the same member id ${member}; every process needs its own id`,
+      { role, member },
+    );
   }
 
   /** A registration of this member as of now. */

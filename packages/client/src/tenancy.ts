@@ -148,6 +148,11 @@ export class Tenancy {
   /** A renewal was acknowledged. */
   renewed(tenure: Tenure): void {
     if (this.#phase === "lost") return;
+    // Too late: this leadership may have been told as ended already, and must not come back.
+    if (this.restMs <= 0) {
+      this.#expire();
+      return;
+    }
     // A renewal whose answer was settled late may be of a pair that was replaced since.
     if (tenure.token.compareTo(this.#tenure.token) < 0) return;
     this.#tenure = tenure;
@@ -175,9 +180,16 @@ export class Tenancy {
     if (this.#loss !== undefined) this.lose(this.#loss);
   }
 
+  /** The broker refused the pair: for a rival, for a process with the same member id, or after a timeout of its own. */
+  fenced(cause: unknown): void {
+    const { registrar, view } = this;
+    const isTwin = registrar.isContested(view.state.registrationOf(registrar.member));
+    this.lose(isTwin ? { reason: "fenced", error: registrar.duplicate() } : Loss.fenced(this.who, cause));
+  }
+
   /** Draws the consequence of an error and gives back what to throw. */
   after(error: unknown): unknown {
-    if (FencedError.is(error)) this.lose(Loss.fenced(this.who, error));
+    if (FencedError.is(error)) this.fenced(error);
     else if (KrabkaError.is(error) && error.code === "CLOSED") {
       this.lose(Loss.ended(this.who, "closed", "its transport was closed", error));
     }
@@ -267,6 +279,7 @@ export class Tenancy {
     const startedAtMs = this.clock.monotonicMs();
     if (this.mustRegain) await this.regain();
     else await this.#renewLease();
+    this.requireHeld();
     publish("krabka.renewed", { ...this.who, durationMs: this.clock.monotonicMs() - startedAtMs });
     if (this.transport.capabilities.fencedAppend.supported) void this.#checkOwnPair();
   }
@@ -294,7 +307,7 @@ export class Tenancy {
     if (this.#reminting || session.mustRemint || !samePair(pair, session.pair)) return this.isLeader;
     if (answer.pair === undefined || !samePair(answer.pair, pair)) {
       const named = answer.pair === undefined ? "nobody" : `${answer.pair.producerId}:${answer.pair.epoch}`;
-      this.lose(Loss.fenced(this.who, new Error(`The coordinator names ${named}`)));
+      this.fenced(new Error(`The coordinator names ${named}`));
     }
     return this.isLeader;
   }

@@ -27,11 +27,13 @@ export class Failovers {
     this.simulation = new Simulation({ seed });
     const { random } = this.simulation;
     const latency = random.fork();
+    const slowest = random.pick([2, 2, 20, 150]);
     this.#stage = new Stage({
       simulation: this.simulation,
       roles: ROLES.slice(0, random.between(1, ROLES.length)),
       leaseRecords: random.pick(["append", "transaction"]),
-      cluster: { latencyMs: () => 0.3 + latency.next() * 2, markerDelayMs: random.between(0, 3) },
+      removeMissed: random.chance(0.8),
+      cluster: { latencyMs: () => 0.3 + latency.next() * slowest, markerDelayMs: random.between(0, 3) },
     });
     this.#storm = new Storm(this.simulation, this.#stage);
   }

@@ -15,6 +15,7 @@ const INVISIBLE = new Set([
   "TIMEOUT",
   "ABORTED",
   "INVALID_ARGUMENT",
+  "DUPLICATE_MEMBER",
 ]);
 
 interface Write {
@@ -60,7 +61,7 @@ export class Ledger {
       write.told = { written: await leadership.write(records, options) };
       return "committed";
     } catch (error) {
-      const code = KrabkaError.is(error) ? error.code : `no KrabkaError: ${String(error)}`;
+      const code = KrabkaError.is(error) ? error.code : String(error);
       write.told = { code };
       return code;
     }
@@ -77,7 +78,9 @@ export class Ledger {
         const [place] = places;
         if (told === undefined) continue;
         if ("code" in told) {
-          if (told.code.startsWith("no KrabkaError")) throw new Error(`record ${id}: ${told.code}`);
+          if (!INVISIBLE.has(told.code) && told.code !== "UNKNOWN_OUTCOME") {
+            throw new Error(`record ${id} was told ${told.code}, which tells nothing`);
+          }
           if (INVISIBLE.has(told.code) && place !== undefined) {
             throw new Error(`record ${id} was told ${told.code} and is in the log at ${place.offset}`);
           }

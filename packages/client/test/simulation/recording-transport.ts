@@ -22,8 +22,8 @@ const COORDINATION_TOPIC = "__coordination_state";
 export interface Recorder {
   /** The state of a role was read: the answer came now, the question was asked at `askedAtMs`. */
   synced(role: Role, askedAtMs: number): void;
-  /** An unconditional InitProducerId goes out right now. */
-  mints(role: Role): void;
+  /** An unconditional InitProducerId is about to go out; it does right now if `may`. */
+  mints(role: Role, may: boolean): void;
   /** A lease record was acknowledged; its request started at `sinceMs`. */
   leaseWritten(role: Role, sinceMs: number): void;
 }
@@ -74,7 +74,7 @@ export class RecordingTransport implements Transport {
   async openSession(role: Role, options: SessionOptions): Promise<WriterSession> {
     const mayMint = () => {
       const may = options.mayMint();
-      if (may) this.#recorder.mints(role);
+      this.#recorder.mints(role, may);
       return may;
     };
     return this.#recorded(await this.#inner.openSession(role, { ...options, mayMint }));

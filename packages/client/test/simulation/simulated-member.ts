@@ -5,8 +5,11 @@ import type { Handles } from "./handles.js";
 import { RecordingTransport } from "./recording-transport.js";
 
 export const LEASE_MS = 3_000;
-/** The age that a state on which a mint rests may have; more after a read that took longer by itself. */
+/** The age that a state on which a mint rests may have; more on a network where reading takes longer by itself. */
 const FRESH_MS = 250;
+
+/** What a candidate that gives up may take to leave in order, beyond its own limit. */
+const LEAVE_MS = 8_000;
 
 export interface MemberParts {
   readonly id: MemberId;
@@ -17,6 +20,7 @@ export interface MemberParts {
   readonly handles: Handles;
   readonly trace: Trace;
   readonly leaseRecords: "append" | "transaction";
+  readonly removeMissed: boolean;
 }
 
 type Condition = "running" | "frozen" | "suspended" | "crashed" | "closing" | "closed";
@@ -34,13 +38,16 @@ export class SimulatedMember {
   readonly #campaigns = new Set<Role>();
   readonly #handlers = new Map<Role, number>();
   readonly #ends = new Map<Leadership, (error?: Error) => void>();
+  readonly #ids = new Set<MemberId>();
   readonly #faults: string[] = [];
+  #slowestReadMs = 0;
   #thawedAtMs = Number.NEGATIVE_INFINITY;
   #condition: Condition = "running";
 
   constructor(parts: MemberParts) {
     this.#parts = parts;
     this.id = parts.id;
+    this.#ids.add(parts.id);
     this.name = parts.name;
     this.clock = parts.clock;
     const { cluster, clock, leaseRecords } = parts;
@@ -53,11 +60,11 @@ export class SimulatedMember {
       requestTimeoutMs: 3_000,
     });
     const recording = new RecordingTransport(this.#transport, clock, {
-      synced: (role, askedAtMs) => this.#readAskedAtMs.set(role, askedAtMs),
-      mints: (role) => this.#checkMint(role),
+      synced: (role, askedAtMs) => this.#noteRead(role, askedAtMs),
+      mints: (role, may) => this.#checkMint(role, may),
       leaseWritten: (role, sinceMs) => this.#leaseSinceMs.set(role, sinceMs),
     });
-    this.client = new CoordinationClient(recording, { leaseMs: LEASE_MS, clock });
+    this.client = new CoordinationClient(recording, { leaseMs: LEASE_MS, clock, removeMissed: parts.removeMissed });
   }
 
   get condition(): Condition {
@@ -66,6 +73,11 @@ export class SimulatedMember {
 
   get isAwake(): boolean {
     return this.#condition === "running" || this.#condition === "closing";
+  }
+
+  /** All member ids under which it competed. */
+  get ids(): ReadonlySet<MemberId> {
+    return this.#ids;
   }
 
   /** What this member did and must not do. */
@@ -97,6 +109,22 @@ export class SimulatedMember {
         }
       })
       .finally(() => this.#campaigns.delete(role));
+  }
+
+  /** Competes under another id for a while, leads if it wins, and leaves. @returns when nothing of it is left */
+  async visit(role: Role, id: MemberId, timeoutMs: number): Promise<void> {
+    const askedAtMs = this.clock.monotonicMs();
+    this.#ids.add(id);
+    try {
+      const leadership = await this.client.acquire(role, id, { timeoutMs });
+      this.#say(`${id} leads ${role} with ${leadership.loss === undefined ? leadership.token : "nothing any more"}`);
+      this.#parts.handles.add(this, leadership);
+      await leadership.close();
+    } catch (error) {
+      this.#say(`${id} does not lead ${role}: ${KrabkaError.is(error) ? error.code : String(error)}`);
+      const tookMs = this.clock.monotonicMs() - askedAtMs;
+      if (tookMs > timeoutMs + LEAVE_MS) this.#faults.push(`${id} waited ${tookMs} ms instead of ${timeoutMs}`);
+    }
   }
 
   /** Ends the handler of a leadership, which gives the role up. */
@@ -165,11 +193,21 @@ export class SimulatedMember {
     this.#say(condition);
   }
 
-  #checkMint(role: Role): void {
+  #noteRead(role: Role, askedAtMs: number): void {
+    this.#readAskedAtMs.set(role, askedAtMs);
+    this.#slowestReadMs = Math.max(this.#slowestReadMs, this.clock.monotonicMs() - askedAtMs);
+  }
+
+  #checkMint(role: Role, may: boolean): void {
     const askedAtMs = this.#readAskedAtMs.get(role);
     const nowMs = this.clock.monotonicMs();
+    if (!may) {
+      this.#slowestReadMs = Math.max(this.#slowestReadMs, nowMs - (askedAtMs ?? nowMs));
+      return;
+    }
+    const freshMs = Math.max(FRESH_MS, 2 * this.#slowestReadMs);
     if (askedAtMs === undefined) this.#faults.push(`mints ${role} without having read it`);
-    else if (askedAtMs < this.#thawedAtMs && nowMs - askedAtMs > FRESH_MS) {
+    else if (askedAtMs < this.#thawedAtMs && nowMs - askedAtMs > freshMs) {
       this.#faults.push(`mints ${role} after a thaw by a state of ${nowMs - askedAtMs} ms ago`);
     }
     this.#say(`mints ${role}`);

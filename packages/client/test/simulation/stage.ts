@@ -1,4 +1,4 @@
-import { MemberId, partitionForRole, type Role, RoleState } from "@krabka/core";
+import { MemberId, partitionForRole, type Role, RoleState, samePair } from "@krabka/core";
 import { FakeCluster, type FakeClusterOptions, type Simulation } from "@krabka/testing";
 import type { Leadership } from "../../src/index.js";
 import { recordsOf } from "./coordination-log.js";
@@ -20,6 +20,7 @@ export interface StageParts {
   readonly simulation: Simulation;
   readonly roles: readonly Role[];
   readonly leaseRecords: "append" | "transaction";
+  readonly removeMissed?: boolean | undefined;
   readonly cluster?: Omit<FakeClusterOptions, "clock" | "onExecuted"> | undefined;
 }
 
@@ -33,11 +34,13 @@ export class Stage {
   readonly members: SimulatedMember[] = [];
   readonly #simulation: Simulation;
   readonly #leaseRecords: "append" | "transaction";
+  readonly #removeMissed: boolean;
   readonly #openCalls = new Map<Promise<unknown>, SimulatedMember | undefined>();
 
-  constructor({ simulation, roles, leaseRecords, cluster }: StageParts) {
+  constructor({ simulation, roles, leaseRecords, removeMissed = true, cluster }: StageParts) {
     this.#simulation = simulation;
     this.#leaseRecords = leaseRecords;
+    this.#removeMissed = removeMissed;
     this.roles = roles;
     this.cluster = new FakeCluster({ ...cluster, clock: simulation.clock, onExecuted: this.mints.onExecuted });
     this.cluster.createTopic(DATA_TOPIC, { partitions: DATA_PARTITIONS });
@@ -60,6 +63,7 @@ export class Stage {
       handles: this.handles,
       trace: this.#simulation.trace,
       leaseRecords: this.#leaseRecords,
+      removeMissed: this.#removeMissed,
     });
     this.members.push(member);
     this.#simulation.trace.add(member.name, "starts");
@@ -69,12 +73,16 @@ export class Stage {
 
   /** A call that must settle, unless its process crashes. */
   track(leader: Leadership, call: Promise<unknown>): void {
-    this.#openCalls.set(call, this.handles.memberOf(leader));
+    this.trackOf(this.handles.memberOf(leader), call);
+  }
+
+  trackOf(member: SimulatedMember | undefined, call: Promise<unknown>): void {
+    this.#openCalls.set(call, member);
     void call.then(() => this.#openCalls.delete(call));
   }
 
   /** After all faults end, each role has one leader, which writes and stays. */
-  async calm(): Promise<void> {
+  async calm({ slackMs = SLACK_MS, leases = 5 } = {}): Promise<void> {
     const simulation = this.#simulation;
     simulation.trace.add("calm", "all faults end");
     this.cluster.faults.clear();
@@ -83,10 +91,10 @@ export class Stage {
     await simulation.advance(100);
     while (this.running.length < 2) this.start("node-late");
     for (const role of this.roles) for (const member of this.running) member.campaign(role);
-    await simulation.advance(LEASE_MS + (this.members.length + 1) * STAGGER_MS + SLACK_MS, 50);
+    await simulation.advance(LEASE_MS + (this.members.length + 1) * STAGGER_MS + slackMs, 50);
     const before = this.mints.count;
     const leaders = this.roles.map((role) => this.soleLeader(role));
-    for (let lease = 0; lease < 5; lease++) {
+    for (let lease = 0; lease < leases; lease++) {
       for (const leader of leaders) await this.#mustWrite(leader);
       await simulation.advance(LEASE_MS, 100);
     }
@@ -107,6 +115,10 @@ export class Stage {
 
   async #mustWrite(leader: Leadership): Promise<void> {
     const code = await this.#simulation.clock.settle(this.ledger.write(leader, [0, 1]));
+    const status = this.cluster.describe(leader.role);
+    if (!status.ok || !samePair(status, leader.token)) {
+      throw new Error(`${leader.member} shows ${leader.token} for ${leader.role}; the coordinator names another pair`);
+    }
     if (code !== "committed") throw new Error(`a write of ${leader.member} for ${leader.role} in the calm: ${code}`);
   }
 
@@ -124,7 +136,8 @@ export class Stage {
       if (member.busy > 0) throw new Error(`${member.name} still has ${member.busy} campaigns or handlers`);
       if (member.clock.pendingTimers > 0) throw new Error(`${member.name} left ${member.clock.pendingTimers} timers`);
     }
-    const dead = new Set(this.members.filter(({ condition }) => condition === "crashed").map(({ id }) => id));
+    const crashed = this.members.filter(({ condition }) => condition === "crashed");
+    const dead = new Set(crashed.flatMap(({ ids }) => [...ids]));
     for (const role of this.roles) {
       const { roster } = this.#stateOf(role);
       const ghosts = roster.filter(({ member }) => !dead.has(member)).map(({ member }) => member);

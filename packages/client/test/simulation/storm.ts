@@ -1,5 +1,6 @@
-import { encodeEntry, type Role } from "@krabka/core";
+import { encodeEntry, MemberId, type Role } from "@krabka/core";
 import {
+  type ApiName,
   CLIENT_APIS,
   everyFault,
   type FaultAction,
@@ -12,6 +13,14 @@ import { DATA_PARTITIONS, DATA_TOPIC } from "./ledger.js";
 import { LEASE_MS, type SimulatedMember } from "./simulated-member.js";
 import { COORDINATION_TOPIC, partitionOf, type Stage } from "./stage.js";
 
+const CRITICAL_APIS: readonly ApiName[] = [
+  "InitProducerId",
+  "EndTxn",
+  "Produce",
+  "DescribeTransactions",
+  "ListOffsets",
+];
+
 /** How far wall clocks are from each other, for the most part not at all. */
 const WALL_AHEAD_MS = [0, 0, -40, 700, -3_600_000, 3_600_000];
 
@@ -19,12 +28,16 @@ const WALL_AHEAD_MS = [0, 0, -40, 700, -3_600_000, 3_600_000];
 export class Storm {
   readonly #simulation: Simulation;
   readonly #stage: Stage;
+  /** The requests that faults hit: in some runs few kinds, so that they come in combinations. */
+  readonly #focus: readonly ApiName[];
   #count = 0;
   #rotations = 0;
 
   constructor(simulation: Simulation, stage: Stage) {
     this.#simulation = simulation;
     this.#stage = stage;
+    const { random } = simulation;
+    this.#focus = random.chance(0.5) ? CLIENT_APIS : [1, 2, 3].map(() => random.pick(CRITICAL_APIS));
   }
 
   /** How many events found something to happen to. */
@@ -117,6 +130,17 @@ export class Storm {
         "isolate",
         2,
         withMember((member) => this.#isolate(member)),
+      ),
+      event(
+        "visit",
+        4,
+        withMember((member) => {
+          const role = random.pick(this.#stage.roles);
+          const id = MemberId.of(`visitor-${this.#count}`);
+          const timeoutMs = random.between(1, 2 * LEASE_MS);
+          this.#stage.trackOf(member, member.visit(role, id, timeoutMs));
+          return `${id} at ${member.name} for ${role} within ${timeoutMs} ms`;
+        }),
       ),
       event(
         "close",
@@ -254,7 +278,7 @@ export class Storm {
 
   #fault(member: SimulatedMember): string {
     const { random } = this.#simulation;
-    const api = random.pick(CLIENT_APIS);
+    const api = random.pick(this.#focus);
     const given = random.pick(everyFault(api));
     const action: FaultAction = given.kind === "delay" ? { kind: "delay", ms: random.between(1, 1_500) } : given;
     const times = random.chance(0.1) ? random.between(2, 6) : 1;
