@@ -209,8 +209,17 @@ export class CoordinationClient implements AsyncDisposable {
   }
 
   async #prepare(limit: Limit): Promise<Prepared> {
-    // One preparation serves all calls, so it must not end with the bounds of one of them.
-    const prepared = await limit.race(this.#transport.prepare({ signal: this.#closing.signal }));
+    const prepare = () => {
+      const { restMs } = limit;
+      // A little less than there is, so that the transport can still say what stood in the way.
+      const timeoutMs = restMs === undefined ? undefined : Math.ceil(restMs * 0.9);
+      return limit.race(this.#transport.prepare({ signal: limit.signal, timeoutMs }));
+    };
+    // One preparation serves all calls, so it may have ended with the bounds of another one; the second is this call's own.
+    const prepared = await prepare().catch((error: unknown) => {
+      if (limit.signal.aborted || !isOfBounds(error)) throw error;
+      return prepare();
+    });
     for (const warning of prepared.warnings) this.#logger.warn({}, warning);
     return prepared;
   }
@@ -267,6 +276,9 @@ export class CoordinationClient implements AsyncDisposable {
     return { tokenHeader, maxQueuedWrites, coordinationTopic };
   }
 }
+
+const isOfBounds = (error: unknown): boolean =>
+  KrabkaError.is(error) && (error.code === "ABORTED" || error.code === "TIMEOUT" || error.code === "UNREACHABLE");
 
 /** One candidacy or leadership of this client, so that a member never competes against itself. */
 class Engagement {
