@@ -1,7 +1,7 @@
 import { encodeEntry, KrabkaError, partitionForRole, Role, RoleState } from "@krabka/core";
-import { FakeCluster, FakeTransport, KafkaCode, ManualClock } from "@krabka/testing";
+import { type FakeCall, FakeCluster, FakeTransport, KafkaCode, ManualClock } from "@krabka/testing";
 import { describe, expect, it } from "vitest";
-import { CoordinationClient, type Leadership, MemberId } from "../src/index.js";
+import { CoordinationClient, DuplicateMemberError, type Leadership, MemberId } from "../src/index.js";
 import { recordsOf } from "./simulation/coordination-log.js";
 import { LEASE_MS, type Member, ROLE, World } from "./world.js";
 
@@ -62,6 +62,48 @@ describe("the token", () => {
 });
 
 describe("a leader", () => {
+  it("is not revived by a renewal that is acknowledged past the deadline", async () => {
+    const world = new World();
+    const a = world.member("a", { autoRenew: false });
+    const leadership = await world.settle(a.client.acquire(ROLE, a.id));
+    await world.advance(LEASE_MS / 2);
+    const answer = world.cluster.faults.inject({ api: "Produce", clientId: "a", action: { kind: "hold-answer" } });
+    const told = leadership.renew().catch((error: unknown) => error);
+    await Promise.all([answer.hit, world.advance(10)]);
+    // The process stands still past the deadline, and the answer is there before any timer has fired.
+    a.clock.freeze();
+    await world.advance(LEASE_MS / 2 + 100);
+    expect(leadership.isLeader).toBe(false);
+    answer.release();
+    await world.advance(10);
+    expect(leadership.isLeader).toBe(false);
+    a.clock.resume();
+    expect(await world.settle(told)).toMatchObject({ code: "NOT_LEADER" });
+    expect(leadership.loss?.reason).toBe("expired");
+    await end(world, a);
+  });
+
+  it("that a process with the same member id replaces is told so, however it learns of it", async () => {
+    const world = new World();
+    const a = world.member("a");
+    const leadership = await world.settle(a.client.acquire(ROLE, a.id));
+    // Another machine, whose clock is not the same to the millisecond; it minted and is about to write its grant.
+    const other = world.member("other", { wallAheadMs: 7 });
+    const grant = world.cluster.faults.inject({
+      api: "Produce",
+      clientId: "other",
+      action: { kind: "hold-request" },
+      matches: ({ ask }) => (ask as FakeCall<"Produce">["ask"]).batch.producerId >= 0n,
+    });
+    const twin = other.client.acquire(ROLE, a.id);
+    await Promise.all([grant.hit, world.advance(50)]);
+    expect(await world.settle(leadership.verify())).toBe(false);
+    expect(leadership.loss?.error).toBeInstanceOf(DuplicateMemberError);
+    grant.release();
+    expect((await world.settle(twin)).isLeader).toBe(true);
+    await end(world, a, other);
+  });
+
   it("does not take its own earlier grant, settled late, for a rival's", async () => {
     const world = new World("transaction");
     const a = world.member("a", { autoRenew: false });

@@ -40,6 +40,7 @@ export class SimulatedMember {
   readonly #ends = new Map<Leadership, (error?: Error) => void>();
   readonly #ids = new Set<MemberId>();
   readonly #faults: string[] = [];
+  #wasCutOff = false;
   #slowestReadMs = 0;
   #thawedAtMs = Number.NEGATIVE_INFINITY;
   #condition: Condition = "running";
@@ -73,6 +74,15 @@ export class SimulatedMember {
 
   get isAwake(): boolean {
     return this.#condition === "running" || this.#condition === "closing";
+  }
+
+  /** Its network is gone for a while, so it may not be able to leave in order. */
+  cutOff(): void {
+    this.#wasCutOff = true;
+  }
+
+  get wasCutOff(): boolean {
+    return this.#wasCutOff;
   }
 
   /** All member ids under which it competed. */
@@ -123,7 +133,9 @@ export class SimulatedMember {
     } catch (error) {
       this.#say(`${id} does not lead ${role}: ${KrabkaError.is(error) ? error.code : String(error)}`);
       const tookMs = this.clock.monotonicMs() - askedAtMs;
-      if (tookMs > timeoutMs + LEAVE_MS) this.#faults.push(`${id} waited ${tookMs} ms instead of ${timeoutMs}`);
+      const paused = this.#thawedAtMs > askedAtMs;
+      if (!paused && tookMs > timeoutMs + LEAVE_MS)
+        this.#faults.push(`${id} waited ${tookMs} ms instead of ${timeoutMs}`);
     }
   }
 

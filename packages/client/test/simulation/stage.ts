@@ -136,11 +136,11 @@ export class Stage {
       if (member.busy > 0) throw new Error(`${member.name} still has ${member.busy} campaigns or handlers`);
       if (member.clock.pendingTimers > 0) throw new Error(`${member.name} left ${member.clock.pendingTimers} timers`);
     }
-    const crashed = this.members.filter(({ condition }) => condition === "crashed");
-    const dead = new Set(crashed.flatMap(({ ids }) => [...ids]));
+    const excused = this.members.filter(({ condition, wasCutOff }) => condition === "crashed" || wasCutOff);
+    const mayRemain = new Set(excused.flatMap(({ ids }) => [...ids]));
     for (const role of this.roles) {
       const { roster } = this.#stateOf(role);
-      const ghosts = roster.filter(({ member }) => !dead.has(member)).map(({ member }) => member);
+      const ghosts = roster.filter(({ member }) => !mayRemain.has(member)).map(({ member }) => member);
       if (ghosts.length > 0) throw new Error(`role ${role} still has [${ghosts}] registered`);
     }
     this.cluster.close();

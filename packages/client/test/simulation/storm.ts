@@ -298,6 +298,7 @@ export class Storm {
         times: Number.POSITIVE_INFINITY,
       }),
     );
+    member.cutOff();
     this.#stage.cluster.cutConnections(member.name);
     this.#later(50, 2 * LEASE_MS, () => {
       for (const fault of faults) fault.remove();
