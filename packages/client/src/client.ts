@@ -2,6 +2,7 @@ import {
   type Attributes,
   type Clock,
   DuplicateMemberError,
+  type ErrorCode,
   encodeAttributes,
   KrabkaError,
   LeaseConfig,
@@ -216,9 +217,12 @@ export class CoordinationClient implements AsyncDisposable {
       return limit.race(this.#transport.prepare({ signal: limit.signal, timeoutMs }));
     };
     // One preparation serves all calls, so it may have ended with the bounds of another one; the second is this call's own.
-    const prepared = await prepare().catch((error: unknown) => {
-      if (limit.signal.aborted || !isOfBounds(error)) throw error;
-      return prepare();
+    const prepared = await prepare().catch((first: unknown) => {
+      if (limit.signal.aborted || !isOfBounds(first)) throw first;
+      return prepare().catch((second: unknown) => {
+        // In the little time that was left the transport may have learned nothing; the first failure says why.
+        throw hasCode(first, "UNREACHABLE") && hasCode(second, "TIMEOUT") ? first : second;
+      });
     });
     for (const warning of prepared.warnings) this.#logger.warn({}, warning);
     return prepared;
@@ -278,7 +282,9 @@ export class CoordinationClient implements AsyncDisposable {
 }
 
 const isOfBounds = (error: unknown): boolean =>
-  KrabkaError.is(error) && (error.code === "ABORTED" || error.code === "TIMEOUT" || error.code === "UNREACHABLE");
+  hasCode(error, "ABORTED") || hasCode(error, "TIMEOUT") || hasCode(error, "UNREACHABLE");
+
+const hasCode = (error: unknown, code: ErrorCode): boolean => KrabkaError.is(error) && error.code === code;
 
 /** One candidacy or leadership of this client, so that a member never competes against itself. */
 class Engagement {
