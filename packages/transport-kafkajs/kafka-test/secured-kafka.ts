@@ -7,8 +7,6 @@ import { DEFAULT_TOPIC, KafkaJsTransport, type KafkaJsTransportOptions } from ".
 
 const { AclOperationTypes, AclPermissionTypes, AclResourceTypes, ResourcePatternTypes, logLevel } = kafkajs;
 
-export type Mechanism = "plain" | "scram-sha-256" | "scram-sha-512";
-
 /** One ACL, as `<operation> <resource type> <name>`. */
 export interface Right {
   readonly operation: "READ" | "WRITE" | "DESCRIBE" | "DESCRIBE_CONFIGS" | "CREATE";

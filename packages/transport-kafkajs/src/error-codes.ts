@@ -126,6 +126,6 @@ export interface ErrorContext {
 export const errorOf = (code: number, what: string, { detail, right, role }: ErrorContext = {}): KrabkaError => {
   const error = TABLE[code]?.error ?? "UNREACHABLE";
   const wanted = error === "UNAUTHORIZED" && right !== undefined ? `; wanted: the right ${right}` : "";
-  const message = `${what}: the broker answered ${nameOf(code)}${detail ? `, ${detail}` : ""}${wanted}`;
+  const message = `${what}: the broker answered ${nameOf(code)}${detail ? `, ${detail.replace(/\.$/, "")}` : ""}${wanted}`;
   return error === "FENCED" ? new FencedError(message, { role }) : new KrabkaError(error, message, { role });
 };
