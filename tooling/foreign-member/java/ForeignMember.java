@@ -322,6 +322,8 @@ public final class ForeignMember {
     config.put("bootstrap.servers", bootstrap);
     config.put("acks", "all");
     config.put("linger.ms", 0);
+    config.put("retry.backoff.ms", 5);
+    config.put("retry.backoff.max.ms", 50);
     config.put("max.block.ms", PATIENCE_MS);
     config.put("request.timeout.ms", PATIENCE_MS / 2);
     config.put("delivery.timeout.ms", PATIENCE_MS);

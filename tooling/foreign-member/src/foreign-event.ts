@@ -22,7 +22,9 @@ export interface DecodedRecords {
  */
 export type ForeignEvent =
   | { readonly event: "registered"; readonly offset: bigint }
-  | ({ readonly event: "leading" | "renewed" | "resigned" } & LeasePosition)
+  | ({ readonly event: "leading" } & LeasePosition)
+  | ({ readonly event: "renewed" } & LeasePosition)
+  | ({ readonly event: "resigned" } & LeasePosition)
   | { readonly event: "written"; readonly topic: string; readonly offset: bigint }
   | { readonly event: "refused"; readonly during: string; readonly exception: string }
   | { readonly event: "lost"; readonly why: string }
