@@ -10,8 +10,10 @@ const { AclOperationTypes, AclPermissionTypes, AclResourceTypes, ResourcePattern
 /** One ACL, as `<operation> <resource type> <name>`. */
 export interface Right {
   readonly operation: "READ" | "WRITE" | "DESCRIBE" | "DESCRIBE_CONFIGS" | "CREATE";
-  readonly on: "TOPIC" | "TRANSACTIONAL_ID";
+  readonly on: "TOPIC" | "TRANSACTIONAL_ID" | "GROUP";
   readonly name: string;
+  /** Whether `name` is the beginning of names. @default false */
+  readonly prefixed?: boolean;
 }
 
 /** All that a member needs where the coordination topic exists. */
@@ -22,14 +24,14 @@ export const memberRights = (role: string): readonly Right[] => [
   { operation: "WRITE", on: "TRANSACTIONAL_ID", name: role },
 ];
 
-const aclOf = (user: string, { operation, on, name }: Right): AclEntry => ({
+const aclOf = (user: string, { operation, on, name, prefixed = false }: Right): AclEntry => ({
   principal: `User:${user}`,
   host: "*",
   operation: AclOperationTypes[operation],
   permissionType: AclPermissionTypes.ALLOW,
   resourceType: AclResourceTypes[on],
   resourceName: name,
-  resourcePatternType: ResourcePatternTypes.LITERAL,
+  resourcePatternType: prefixed ? ResourcePatternTypes.PREFIXED : ResourcePatternTypes.LITERAL,
 });
 
 /** The broker ends a login without TLS after this long, unless it is renewed (KIP-368). */
