@@ -78,6 +78,8 @@ public final class ForeignMember {
         "isolation.level", "read_committed",
         "auto.offset.reset", "earliest",
         "enable.auto.commit", false,
+        // A question about the log's end waits behind the long poll of the same connection.
+        "fetch.max.wait.ms", 20,
         "allow.auto.create.topics", false),
         new ByteArrayDeserializer(), new ByteArrayDeserializer());
     int count = consumer.partitionsFor(topic).size();
@@ -322,8 +324,6 @@ public final class ForeignMember {
     config.put("bootstrap.servers", bootstrap);
     config.put("acks", "all");
     config.put("linger.ms", 0);
-    config.put("retry.backoff.ms", 5);
-    config.put("retry.backoff.max.ms", 50);
     config.put("max.block.ms", PATIENCE_MS);
     config.put("request.timeout.ms", PATIENCE_MS / 2);
     config.put("delivery.timeout.ms", PATIENCE_MS);
