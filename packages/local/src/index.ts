@@ -7,7 +7,7 @@ export type {
   EmbeddedTransportOptions,
   OpenOptions,
   OpenOrConnectOptions,
-} from "./embedded/transport/embedded-transport.js";
+} from "./embedded/transport/embedded-options.js";
 export { EmbeddedTransport } from "./embedded/transport/embedded-transport.js";
 export type { TailStart, TopicRecord } from "./embedded/transport/topic-reader.js";
 export { LocalError, type LocalErrorCode, type LocalErrorDetails, type Place } from "./errors.js";

@@ -1,10 +1,11 @@
-import type { LocalError } from "@krabka/local";
+import { ABSENT, type LocalError } from "@krabka/local";
 import { ManualClock } from "@krabka/testing";
 import { describe, expect, it } from "vitest";
 import { BrokerState } from "../../src/embedded/broker/broker-state.js";
+import { PartitionLog } from "../../src/embedded/broker/partition-log.js";
 import { Disk } from "../disk.js";
 import { bytes, openLog, rejection } from "../log-script.js";
-import { settle } from "../service-script.js";
+import { openHost, settle } from "../service-script.js";
 import { ask, basesOf, mint, openBroker, reasonOf, record, visible } from "./broker-script.js";
 
 const LOG = { topic: "log", partition: 0 };
@@ -178,6 +179,38 @@ describe("The broker's records", () => {
   });
 });
 
+describe("A reader of a partition", () => {
+  it("that reads while a record is on its way to the disk gets it afterwards", () => {
+    const log = new PartitionLog(false);
+    log.append([record("k", "shown")], 0);
+    log.publish(log.end);
+    log.append([record("k", "on its way")], 0);
+    const slice = log.read(0n, 1000);
+    expect(slice.records.map(({ offset }) => offset)).toEqual([0n]);
+    log.publish(log.end);
+    expect(log.read(slice.next, 1000).records.map(({ offset }) => offset)).toEqual([1n]);
+  });
+
+  it("gets pages of about the size it asked for, and every record once", () => {
+    const log = new PartitionLog(false);
+    for (let batch = 0; batch < 5; batch++) {
+      log.append(
+        Array.from({ length: 7 }, (_, index) => record(null, `${batch}.${index}`)),
+        0,
+      );
+    }
+    log.publish(log.end);
+    const offsets: bigint[] = [];
+    for (let from = 0n; from < log.visibleEnd; ) {
+      const slice = log.read(from, 60);
+      expect(slice.records.length).toBeLessThan(4);
+      offsets.push(...slice.records.map(({ offset }) => offset));
+      from = slice.next;
+    }
+    expect(offsets).toEqual([...Array(35).keys()].map(BigInt));
+  });
+});
+
 describe("A request id", () => {
   const origin = (sequence: bigint, acked = 0n) => ({ client: "c".repeat(32), sequence, acked });
 
@@ -279,6 +312,23 @@ describe("A broker's recovery", () => {
     expect(error.code).toBe("DAMAGED");
     expect(error.message).toContain("something else than an embedded broker");
     expect(error.place?.file).toContain("segment-");
+  });
+
+  it("does not take a coordination service's directory for its own, nor that one a broker's", async () => {
+    for (const withCheckpoint of [false, true]) {
+      const [services, brokers] = [new Disk(), new Disk()];
+      const host = await openHost({ disk: services, service: { checkpointAfterBytes: withCheckpoint ? 1 : 10_000 } });
+      await host.service.compareAndSet("key", ABSENT, bytes("value"));
+      await settle();
+      services.unplug();
+      expect((await rejection(openBroker(services))).code).toBe("DAMAGED");
+      const bench = await openWithTopics(brokers, { checkpointAfterBytes: withCheckpoint ? 1 : 10_000 });
+      await mint(bench.broker, "role");
+      await settle();
+      expect(bench.log.status().checkpointPosition !== undefined).toBe(withCheckpoint);
+      brokers.unplug();
+      expect((await rejection(openHost({ disk: brokers }))).code).toBe("DAMAGED");
+    }
   });
 
   it("refuses everything after a failed sync, and knows after the next opening what was kept", async () => {

@@ -1,15 +1,15 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { basename, join } from "node:path";
+import { basename, isAbsolute, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const path = (relative: string): string => fileURLToPath(new URL(relative, import.meta.url));
 
-/** Makes a script of this folder runnable by a plain Node process, from the sources. */
+/** Makes a script, by default of this folder, runnable by a plain Node process, from the sources. */
 export async function bundle(script: string, into: string): Promise<string> {
   const outfile = join(into, basename(script).replace(/\.ts$/, ".mjs"));
   await build({
-    entryPoints: [path(script)],
+    entryPoints: [isAbsolute(script) ? script : path(script)],
     outfile,
     bundle: true,
     platform: "node",

@@ -19,10 +19,12 @@ export interface Applied {
 }
 
 const FORMAT_VERSION = 1;
+/** So that no other service's checkpoint passes for one of a broker. */
+const MAGIC = "krabka embedded broker";
 const MAX_PARTITIONS = 10_000;
 /** Kafka's own limit for names of topics. */
 const TOPIC_NAME = /^[a-zA-Z0-9._-]{1,249}$/;
-/** epochs of an id end here: nothing is accepted under an id that was retired. */
+/** The last one that an int16 takes. No role ever has it, so under it an id is shut out for good. */
 const RETIRED_EPOCH = 32767;
 
 const unchanged = (answer: BrokerAnswer): Applied => ({ answer, touched: undefined });
@@ -99,7 +101,7 @@ export class BrokerState {
   }
 
   encode(): Uint8Array {
-    const writer = new ByteWriter().uint8(FORMAT_VERSION).string(this.history);
+    const writer = new ByteWriter().string(MAGIC).uint8(FORMAT_VERSION).string(this.history);
     this.#roles.encode(writer);
     this.#clients.encode(writer);
     writer.list([...this.#topics], (to, [name, { compacted, partitions }]) => {
@@ -112,6 +114,7 @@ export class BrokerState {
   /** @throws {Error} for bytes that are no state */
   static decode(bytes: Uint8Array): BrokerState {
     const reader = new ByteReader(bytes);
+    if (reader.string() !== MAGIC) throw new Error("this is the state of something else than an embedded broker");
     const version = reader.uint8();
     if (version !== FORMAT_VERSION) throw new Error(`a state of format version ${version}; known is ${FORMAT_VERSION}`);
     const state = new BrokerState(reader.string());

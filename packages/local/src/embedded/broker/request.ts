@@ -43,8 +43,8 @@ export type BrokerRequest =
   | { readonly kind: "delete-records"; readonly target: TopicPartition };
 
 /**
- * Who asks, and for the how manieth time: a request id is executed at most once, however often it arrives.
- * Answers up to `acked` have arrived and are forgotten.
+ * Who asks, and under which id: it is executed at most once, however often it arrives. Answers up to `acked` have arrived
+ * and are forgotten.
  */
 export interface Origin {
   /** Random, chosen by the client. */

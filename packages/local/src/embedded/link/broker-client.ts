@@ -4,8 +4,9 @@ import { LocalError } from "../../errors.js";
 import type { Slice } from "../broker/partition-log.js";
 import type { BrokerAnswer, BrokerRequest } from "../broker/request.js";
 import type { CallLimit } from "./call-limit.js";
-import { AnswerLost, PendingRequest } from "./pending-request.js";
+import type { PendingRequest } from "./pending-request.js";
 import type { BrokerPort, BrokerQuery, Connector, FeedSpec, PortListener, QueryResult } from "./port.js";
+import { RequestLedger } from "./request-ledger.js";
 
 /** Takes what a feed reads. */
 export interface FeedSink {
@@ -51,18 +52,16 @@ export class BrokerClient {
   readonly #connector: Connector;
   readonly #clock: Clock;
   readonly #id = randomBytes(16).toString("hex");
-  readonly #requests = new Map<bigint, PendingRequest>();
-  /** Those that are not sent again. */
-  readonly #once = new Set<PendingRequest>();
+  readonly #requests = new RequestLedger();
   readonly #queries = new Map<number, PendingQuery>();
   readonly #feeds = new Map<number, Feed>();
   readonly #waiters = new Set<{ readonly resolve: () => void; readonly reject: (error: Error) => void }>();
-  #nextSequence = 1n;
   #nextId = 1;
   #port: BrokerPort | undefined;
   #history: string | undefined;
   #maxRequestBytes = Number.POSITIVE_INFINITY;
-  #failure: KrabkaError | undefined;
+  /** Why there is no way at present. */
+  #trouble: unknown;
   #retry: Timer | undefined;
   #retryMs = FIRST_RETRY_MS;
   #connecting: Promise<void> = Promise.resolve();
@@ -101,7 +100,11 @@ export class BrokerClient {
 
   /** Sends a request, now or as soon as there is a way, and again when an answer was lost. */
   send(request: BrokerRequest): PendingRequest {
-    return this.#send(request);
+    this.#refuseClosed();
+    this.#refuseHopeless();
+    const pending = this.#requests.add(request);
+    if (this.#port !== undefined) this.#requests.send(pending, this.#port);
+    return pending;
   }
 
   /**
@@ -112,9 +115,8 @@ export class BrokerClient {
   sendOnce(request: BrokerRequest): PendingRequest {
     this.#refuseClosed();
     if (this.#port === undefined) throw this.#unreachable();
-    const pending = this.#send(request);
-    this.#once.add(pending);
-    void pending.answer.catch(() => undefined).then(() => this.#once.delete(pending));
+    const pending = this.send(request);
+    this.#requests.sendOnly(pending);
     return pending;
   }
 
@@ -146,7 +148,7 @@ export class BrokerClient {
   /** A time limit that passed without any way to the broker means that it can't be reached. */
   explain(error: unknown): unknown {
     const timedOut = KrabkaError.is(error) && error.code === "TIMEOUT";
-    return timedOut && this.#port === undefined ? this.#unreachable(error) : error;
+    return timedOut && this.#port === undefined ? this.#unreachable() : error;
   }
 
   async close(): Promise<void> {
@@ -156,34 +158,11 @@ export class BrokerClient {
     this.#retry?.cancel();
     this.#port?.close();
     this.#port = undefined;
-    for (const pending of [...this.#requests.values()]) {
-      pending.lost(pending.isSent ? new AnswerLost("The transport was closed", closed) : closed);
-    }
+    this.#requests.close(closed);
     for (const { reject } of [...this.#queries.values()]) reject(closed);
     for (const { reject } of [...this.#waiters]) reject(closed);
     this.#feeds.clear();
     await Promise.all([this.#connector.close(), this.#connecting]);
-  }
-
-  #send(request: BrokerRequest): PendingRequest {
-    this.#refuseClosed();
-    this.#refuseHopeless();
-    const sequence = this.#nextSequence++;
-    const pending = new PendingRequest(sequence, request, () => this.#requests.delete(sequence));
-    this.#requests.set(sequence, pending);
-    if (this.#port !== undefined) this.#transmit(pending, this.#port);
-    return pending;
-  }
-
-  #transmit(pending: PendingRequest, port: BrokerPort): void {
-    pending.sending();
-    port.request(pending.sequence, this.#acked, pending.bytes);
-  }
-
-  /** All requests up to this one have an answer that nobody will ask for again. */
-  get #acked(): bigint {
-    const [oldest = this.#nextSequence] = this.#requests.keys();
-    return oldest - 1n;
   }
 
   async #ask(
@@ -193,7 +172,7 @@ export class BrokerClient {
   ): Promise<QueryResult> {
     this.#refuseClosed();
     limit.check();
-    if (this.#port === undefined) this.#refuseHopeless();
+    this.#refuseHopeless();
     const id = this.#nextId++;
     const result = new Promise<QueryResult>((resolve, reject) => {
       this.#queries.set(id, { send: (port) => send(port, id), port: undefined, feed, resolve, reject });
@@ -282,7 +261,6 @@ export class BrokerClient {
   }
 
   #answered(sequence: bigint, answer: BrokerAnswer): void {
-    const pending = this.#requests.get(sequence);
     if (answer.status === "refused" && answer.reason === "unknown-client") {
       // Registers anew, and what was under way is unknown then.
       const port = this.#port;
@@ -290,12 +268,12 @@ export class BrokerClient {
       port?.close();
       return;
     }
-    pending?.answered(answer);
+    this.#requests.answered(sequence, answer);
   }
 
   #attach(port: BrokerPort, history: string, isKnown: boolean): void {
     this.#port = port;
-    this.#failure = undefined;
+    this.#trouble = undefined;
     this.#retryMs = FIRST_RETRY_MS;
     const isOther = this.#history !== undefined && this.#history !== history;
     this.#history = history;
@@ -306,37 +284,32 @@ export class BrokerClient {
       }
       this.#followOn(id);
     }
-    for (const pending of [...this.#requests.values()]) {
-      if (pending.isSent && !isKnown) pending.lostForGood(new AnswerLost("The broker does not remember this client"));
-      else if (pending.isWaiting) this.#transmit(pending, port);
-    }
+    this.#requests.resend(port, isKnown);
     for (const id of [...this.#queries.keys()]) this.#askOn(id);
     for (const { resolve } of [...this.#waiters]) resolve();
   }
 
   #lost(error: Error): void {
     this.#port = undefined;
-    for (const pending of [...this.#once])
-      pending.lost(new AnswerLost("The connection broke before the answer", error));
-    this.#failed(error);
-    for (const { sink } of [...this.#feeds.values()]) sink.onInterrupted(this.#unreachable(error));
+    this.#trouble = error;
+    this.#requests.interrupted(error);
+    for (const { sink } of [...this.#feeds.values()]) sink.onInterrupted(this.#unreachable());
     if (this.#closed === undefined) this.#connect();
   }
 
   #failed(error: unknown): void {
-    const isKrabka = KrabkaError.is(error);
-    this.#failure = isKrabka ? error : this.#unreachable(error);
-    if (!isKrabka || !isHopeless(error)) return;
-    // Not worth waiting for: nobody but an operator can put it right.
+    this.#trouble = error;
+    if (!isHopeless(error)) return;
     for (const { reject } of [...this.#waiters, ...this.#queries.values()]) reject(error);
-    for (const pending of [...this.#requests.values()]) if (!pending.isSent) pending.lost(error);
+    this.#requests.refuseUnsent(error);
   }
 
   #endQueries(feed: number, error: Error): void {
     for (const query of [...this.#queries.values()]) if (query.feed === feed) query.reject(error);
   }
 
-  #unreachable(cause: unknown = this.#failure): KrabkaError {
+  #unreachable(): KrabkaError {
+    const cause = this.#trouble;
     const why = cause instanceof Error ? `: ${cause.message}` : "";
     return new KrabkaError("UNREACHABLE", `${this.#connector.where} can't be reached${why}`, { cause });
   }
@@ -345,11 +318,12 @@ export class BrokerClient {
     if (this.#closed !== undefined) throw this.#closed;
   }
 
+  /** @throws {KrabkaError} what only people can put right; it is tried again all the same, but nobody is kept waiting */
   #refuseHopeless(): void {
-    if (this.#failure !== undefined && isHopeless(this.#failure)) throw this.#failure;
+    if (this.#port === undefined && isHopeless(this.#trouble)) throw this.#trouble;
   }
 }
 
-/** Only people can put it right. It is tried again all the same, but nobody is kept waiting for it. */
-const isHopeless = (error: KrabkaError): boolean =>
-  error.code !== "UNREACHABLE" || (LocalError.is(error.cause) && error.cause.code === "DAMAGED");
+const isHopeless = (error: unknown): error is KrabkaError =>
+  KrabkaError.is(error) &&
+  (error.code !== "UNREACHABLE" || (LocalError.is(error.cause) && error.cause.code === "DAMAGED"));
