@@ -139,11 +139,11 @@ const takeRequest = (kind: BrokerRequest["kind"], reader: ByteReader): BrokerReq
   }
 };
 
-export const putWritten = (writer: ByteWriter, { atMs, bases }: Written): void => {
+const putWritten = (writer: ByteWriter, { atMs, bases }: Written): void => {
   writer.int64(BigInt(atMs)).list(bases, (to, base) => to.int64(base));
 };
 
-export const takeWritten = (reader: ByteReader): Written => ({
+const takeWritten = (reader: ByteReader): Written => ({
   status: "written",
   atMs: Number(reader.int64()),
   bases: reader.list((from) => from.int64()),

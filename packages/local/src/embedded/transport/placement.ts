@@ -15,7 +15,7 @@ export interface Placement {
 }
 
 /** As Kafka's `message.max.bytes`. */
-export const MAX_RECORD_BYTES = 1024 * 1024;
+const MAX_RECORD_BYTES = 1024 * 1024;
 
 /**
  * @param spread Where records without a key go next: one partition after the other.
