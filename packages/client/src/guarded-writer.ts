@@ -34,7 +34,7 @@ export class GuardedWriter {
   }
 
   async write(given: readonly WriteRecord[], options: LimitOptions): Promise<readonly RecordPosition[]> {
-    const { queue, lostSignal, who } = this.#tenancy;
+    const { queue, who } = this.#tenancy;
     this.#tenancy.requireLeading();
     if (queue.waiting >= this.#options.maxQueuedWrites) {
       throw new KrabkaError("QUEUE_FULL", `${queue.waiting} writes wait already; await some of them first`, who);
@@ -42,9 +42,8 @@ export class GuardedWriter {
     // Bad input is told before anything waits. The bytes are taken now: the caller may reuse its buffers.
     const records = given.map((record) => toOutgoing(record, this.#options.coordinationTopic));
     const limit = new Limit(this.#tenancy.clock, "write", options);
-    const signal = AbortSignal.any([limit.signal, lostSignal]);
     try {
-      return await queue.run(() => this.#commit(records, limit), { signal });
+      return await queue.run(() => this.#commit(records, limit), { signal: limit.signal });
     } finally {
       limit.dispose();
     }

@@ -224,7 +224,7 @@ export class Leadership implements AsyncDisposable {
       this.#tenancy.leave(why);
       // Behind all accepted writes: in the log the release follows the last of them.
       await this.#tenancy.queue.run(() => this.#release(limit, goodbye), {
-        signal: AbortSignal.any([limit.signal, this.#tenancy.lostSignal]),
+        signal: limit.signal,
       });
     } catch (error) {
       // Lost meanwhile: somebody else leads or may lead, and nothing is left to give up.

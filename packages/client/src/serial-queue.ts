@@ -1,5 +1,6 @@
 interface Waiting {
   readonly start: () => Promise<void>;
+  readonly drop: (reason: unknown) => void;
 }
 
 export interface TaskOptions {
@@ -9,12 +10,13 @@ export interface TaskOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Runs tasks one at a time. Within each priority the order is that of the calls. */
+/** Runs tasks one at a time, until it is closed. Within each priority the order is that of the calls. */
 export class SerialQueue {
   readonly #urgent: Waiting[] = [];
   readonly #normal: Waiting[] = [];
   readonly #idle: (() => void)[] = [];
   #running = false;
+  #closed: { readonly reason: unknown } | undefined;
 
   /** Number of tasks that wait. */
   get waiting(): number {
@@ -24,25 +26,40 @@ export class SerialQueue {
   /** Settles as `task` does. */
   run<T>(task: () => Promise<T>, { priority = "normal", signal }: TaskOptions = {}): Promise<T> {
     return new Promise<T>((resolve, reject) => {
+      if (this.#closed !== undefined) {
+        reject(this.#closed.reason);
+        return;
+      }
       if (signal?.aborted) {
         reject(signal.reason);
         return;
       }
       const queue = priority === "urgent" ? this.#urgent : this.#normal;
-      const drop = () => {
+      const onAbort = () => {
         queue.splice(queue.indexOf(waiting), 1);
         reject(signal?.reason);
       };
       const waiting: Waiting = {
         start: () => {
-          signal?.removeEventListener("abort", drop);
+          signal?.removeEventListener("abort", onAbort);
           return task().then(resolve, reject);
         },
+        drop: (reason) => {
+          signal?.removeEventListener("abort", onAbort);
+          reject(reason);
+        },
       };
-      signal?.addEventListener("abort", drop, { once: true });
+      signal?.addEventListener("abort", onAbort, { once: true });
       queue.push(waiting);
       if (!this.#running) void this.#drain();
     });
+  }
+
+  /** Drops what waits and refuses what comes, with this reason. What runs goes on. The first reason stays. */
+  close(reason: unknown): void {
+    if (this.#closed !== undefined) return;
+    this.#closed = { reason };
+    for (const { drop } of [...this.#urgent.splice(0), ...this.#normal.splice(0)]) drop(reason);
   }
 
   /** Resolves once nothing runs and nothing waits. */

@@ -138,7 +138,7 @@ export class Tenancy {
   /** Never two at a time: a call during a renewal shares its result. */
   renew(): Promise<void> {
     this.#renewal ??= this.queue
-      .run(() => this.#renew(), { priority: "urgent", signal: this.lostSignal })
+      .run(() => this.#renew(), { priority: "urgent" })
       .finally(() => {
         this.#renewal = undefined;
       });
@@ -172,6 +172,7 @@ export class Tenancy {
     this.#phase = "lost";
     this.#expiryTimer.cancel();
     if (this.#loss === undefined) this.#end(loss);
+    this.queue.close(this.#loss?.error);
     this.#lost.abort(this.#loss?.error);
   }
 
@@ -325,7 +326,7 @@ export class Tenancy {
     if (this.#phase !== "leading" || this.#checkingRival || this.#rival() === undefined) return;
     this.#checkingRival = true;
     this.queue
-      .run(() => this.#checkRival(), { priority: "urgent", signal: this.lostSignal })
+      .run(() => this.#checkRival(), { priority: "urgent" })
       .catch((error: unknown) => {
         if (this.#phase !== "leading") return;
         const { role, member } = this.registrar;
