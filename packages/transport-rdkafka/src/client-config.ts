@@ -72,6 +72,8 @@ export class ClientConfig {
         // librdkafka wants a request's limit inside the transaction's.
         "socket.timeout.ms": Math.max(10, Math.min(this.#requestTimeoutMs, transactionTimeoutMs - 100)),
         "statistics.interval.ms": STATISTICS_INTERVAL_MS,
+        // Warnings tell of an InitProducerId that failed; none of them is printed.
+        log_level: 6,
         "retry.backoff.ms": RETRY_BACKOFF_MS,
         // Records wait for AddPartitionsToTxn anyway and gather meanwhile.
         "linger.ms": 0,

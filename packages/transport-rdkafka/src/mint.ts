@@ -1,15 +1,15 @@
 import { KrabkaError, type ProducerPair, type Role } from "@krabka/core";
 import type { Deadline } from "./deadline.js";
 import type { NativeError } from "./native-binding.js";
-import { codeOf, errorOf, refusesMint, TIMED_OUT } from "./native-errors.js";
+import { codeOf, errorOf, loggedMintError, refusesMint, TIMED_OUT } from "./native-errors.js";
 import type { ProducerInstance } from "./producer-instance.js";
 
-/** librdkafka logs this when InitProducerId failed and it is about to repeat it. */
+/** The facility of librdkafka's log entry that InitProducerId failed and is about to be repeated. */
 const REPEATING = "GETPID";
-/** librdkafka goes on by itself between these slices; they only hold a thread for a short time each. */
-const SLICE_MS = 5;
-const QUICK_SLICES = 20;
-const PAUSE_MS = 20;
+/** librdkafka returns as soon as it has the pair; after this it goes on by itself. */
+const FIRST_WAIT_MS = 20;
+/** States in which another call of `init_transactions` sends nothing. */
+const SETTLED: ReadonlySet<string> = new Set(["Assigned", "FatalError"]);
 
 /**
  * - `not-sent`: `mayMint` said no; the producer is as good as before.
@@ -20,8 +20,9 @@ export type Minted = { readonly pair: ProducerPair } | "not-sent" | "not-yet";
 /**
  * Mints under a new, connected producer.
  *
- * librdkafka repeats an InitProducerId that failed, on a state that may be old by then. So this stops at the first failure,
- * and counts the requests: a mint that took more than one is not used.
+ * librdkafka repeats an InitProducerId that failed: half a second later, on a new connection at once, and at once when
+ * `init_transactions` is called again. By then another member may have minted. So this stops at the first failure, calls
+ * again only to fetch what is there, and counts the requests: a mint that took more than one is not used.
  *
  * @throws {KrabkaError} as `Transport.openSession`; the producer is of no use after that.
  */
@@ -31,44 +32,43 @@ export const mint = async (
   mayMint: () => boolean,
   deadline: Deadline,
 ): Promise<Minted> => {
-  let repeating = false;
-  const stopListening = producer.onLog((facility) => {
-    if (facility === REPEATING) repeating = true;
+  const failures: NativeError[] = [];
+  const stopListening = producer.onLog((facility, text) => {
+    if (facility === REPEATING) failures.push(loggedMintError(text));
   });
   try {
-    return await producer.whileBusy(() => initialise(producer, role, mayMint, () => repeating, deadline));
+    const failure = await initialise(producer, role, mayMint, failures, deadline);
+    if (failure === undefined) return { pair: await pairOf(producer, role, deadline) };
+    if (failure === "not-sent") return failure;
+    if (refusesMint(codeOf(failure))) return "not-yet";
+    throw mintError(failure, role);
   } finally {
     stopListening();
   }
 };
 
+/** @returns why there is no pair, or undefined when there is */
 const initialise = async (
   producer: ProducerInstance,
   role: Role,
   mayMint: () => boolean,
-  isRepeating: () => boolean,
+  failures: readonly NativeError[],
   deadline: Deadline,
-): Promise<Minted> => {
-  let repeating = false;
-  for (let slice = 0; ; slice++) {
-    const lane = slice < QUICK_SLICES ? "quick" : "patient";
-    const mayBegin = slice === 0 ? mayMint : () => true;
-    const answer = await producer.initTransactions(lane, SLICE_MS, deadline, mayBegin);
-    if (answer === undefined) return "not-sent";
-    if (answer.ok) return { pair: await pairOf(producer, role, deadline) };
-    const { error } = answer;
-    if (refusesMint(codeOf(error))) return "not-yet";
-    if (codeOf(error) !== TIMED_OUT) throw mintError(error, role);
-    if (repeating) throw unanswered(role, "its connection to the coordinator ended");
-    // The next answer tells for what reason the request failed.
-    repeating = isRepeating();
-    if (repeating) continue;
-    deadline.throwIfEnded();
-    if (slice < QUICK_SLICES) continue;
-    const sent = (producer.latestStatistics?.sent("InitProducerId") ?? 0) > 0;
-    if (!sent && !mayMint()) throw unanswered(role, "the coordinator was not reached while the role's state was fresh");
-    await deadline.pause(PAUSE_MS);
+): Promise<NativeError | "not-sent" | undefined> => {
+  const first = await producer.initTransactions(FIRST_WAIT_MS, deadline, mayMint);
+  if (first === undefined) return "not-sent";
+  if (first.ok) return undefined;
+  if (codeOf(first.error) !== TIMED_OUT) return first.error;
+  const { idempotenceState } = await producer.statisticsUntil(deadline, (statistics) => {
+    const settled = failures.length > 0 || SETTLED.has(statistics.idempotenceState);
+    return settled || (statistics.sent("InitProducerId") === 0 && !mayMint());
+  });
+  if (failures[0] !== undefined) return failures[0];
+  if (!SETTLED.has(idempotenceState)) {
+    throw unanswered(role, "the coordinator was not reached while the role's state was fresh");
   }
+  const last = await producer.initTransactions(FIRST_WAIT_MS, deadline, () => true);
+  return last?.ok === false ? last.error : undefined;
 };
 
 /**

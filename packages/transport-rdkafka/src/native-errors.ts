@@ -125,6 +125,12 @@ export const errorOf = (error: NativeError, what: string): KrabkaError => {
     : new KrabkaError(known, message, { cause: error });
 };
 
+/** The error with which librdkafka's log says that it is about to repeat an InitProducerId. */
+export const loggedMintError = (text: string): NativeError => {
+  const [, reason = text] = /: ((?:Broker|Local): .+): retrying$/.exec(text) ?? [];
+  return { message: reason, code: codeOf({ message: reason }) };
+};
+
 /** The making of a client contacts nobody: it fails for its settings. */
 export const refusedSettings = (error: NativeError): KrabkaError =>
   new KrabkaError("INVALID_ARGUMENT", `librdkafka refuses its configuration: ${error.message}`, { cause: error });

@@ -38,7 +38,7 @@ export class ProducerInstance {
   readonly #deliveries = new Map<number, (delivery: Delivery) => void>();
   readonly #callbacks: NativeCallbacks;
   readonly #statisticsWaiters = new Set<(statistics: Statistics) => void>();
-  readonly #logListeners = new Set<(facility: string) => void>();
+  readonly #logListeners = new Set<(facility: string, text: string) => void>();
   readonly #onProblem: (code: number, text: string) => void;
   #latestStatistics = "";
   #bornAtMs = 0;
@@ -78,12 +78,7 @@ export class ProducerInstance {
     return this.#lifetime.isClosed;
   }
 
-  /** The last statistics, or undefined before the first; up to a tenth of a second old. */
-  get latestStatistics(): Statistics | undefined {
-    return this.#latestStatistics === "" ? undefined : Statistics.parse(this.#latestStatistics);
-  }
-
-  /** Their text, so that they need be parsed only where they turn out to matter. */
+  /** The text of the last statistics, to be parsed only where they turn out to matter; empty before the first. */
   get latestStatisticsText(): string {
     return this.#latestStatistics;
   }
@@ -122,13 +117,12 @@ export class ProducerInstance {
 
   /** @param mayBegin is asked when the call has its slot; if false, the call is not made and the answer is undefined. */
   async initTransactions(
-    lane: Lane,
     timeoutMs: number,
     deadline: Deadline,
     mayBegin: () => boolean,
   ): Promise<Answer<unknown> | undefined> {
     let begun = true;
-    const answer = await this.#lifetime.attempt(lane, deadline, (done) => {
+    const answer = await this.#lifetime.attempt("quick", deadline, (done) => {
       begun = mayBegin();
       if (begun) this.#native.initTransactions(timeoutMs, done);
       else done(null, undefined);
@@ -180,8 +174,8 @@ export class ProducerInstance {
     return await this.whileBusy(() => deadline.race(found)).finally(() => stop());
   }
 
-  /** Tells the facility of what librdkafka logs until the returned function is called. */
-  onLog(listener: (facility: string) => void): () => void {
+  /** Tells what librdkafka logs until the returned function is called. */
+  onLog(listener: (facility: string, text: string) => void): () => void {
     this.#logListeners.add(listener);
     return () => this.#logListeners.delete(listener);
   }
@@ -228,7 +222,7 @@ export class ProducerInstance {
       const statistics = Statistics.parse(event.message);
       for (const look of [...this.#statisticsWaiters]) look(statistics);
     } else if (kind === "log") {
-      for (const listener of [...this.#logListeners]) listener(event.fac ?? "");
+      for (const listener of [...this.#logListeners]) listener(event.fac ?? "", event.message);
     } else if (kind === "error") this.#onProblem(codeOf({ message: event.message }), event.message);
   }
 }

@@ -172,8 +172,10 @@ export class RdKafkaTransport implements Transport {
     const producer = this.#shelf.take(role, transactionTimeoutMs);
     this.#minting.add(producer);
     let kept = false;
+    let asked = false;
     try {
       await deadline.race(producer.connect(deadline));
+      asked = true;
       const minted = await deadline.race(mint(producer, role, mayMint, deadline));
       if (this.#closing !== undefined) throw closedError();
       if (minted === "not-yet") return undefined;
@@ -183,7 +185,12 @@ export class RdKafkaTransport implements Transport {
       throw new KrabkaError("BUSY", `The state of role ${JSON.stringify(role)} no longer says to mint`, { role });
     } finally {
       this.#minting.delete(producer);
-      if (!kept) this.#end(producer.close());
+      if (!kept) {
+        const closed = producer.close();
+        this.#end(closed);
+        // librdkafka would repeat the request: the call ends only when it can't any more.
+        if (asked) await closed;
+      }
     }
   }
 

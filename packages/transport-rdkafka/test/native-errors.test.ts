@@ -1,7 +1,15 @@
 import { FencedError, KrabkaError } from "@krabka/core";
 import { describe, expect, it } from "vitest";
 import { textOf } from "../src/native-binding.js";
-import { codeOf, errorOf, leavesEpochAlone, refusesEndTxn, refusesMint, verdictOn } from "../src/native-errors.js";
+import {
+  codeOf,
+  errorOf,
+  leavesEpochAlone,
+  loggedMintError,
+  refusesEndTxn,
+  refusesMint,
+  verdictOn,
+} from "../src/native-errors.js";
 
 const native = (code: number, flags: object = {}) => ({ message: "", code, ...flags });
 const FATAL = { isFatal: true, isRetriable: false, isTxnRequiresAbort: false };
@@ -103,6 +111,13 @@ describe("what an answer proves", () => {
   it("a coordinator that is loading or moved did not mint; one that is not available may have", () => {
     for (const code of [14, 16]) expect(refusesMint(code)).toBe(true);
     for (const code of [15, 51, -185, -195, 53]) expect(refusesMint(code)).toBe(false);
+  });
+
+  it("librdkafka's log tells why a mint failed", () => {
+    const logged = `[thrd:main]: Failed to acquire transactional PID from broker TxnCoordinator/1: ${textOf(51)}: retrying`;
+    expect(codeOf(loggedMintError(logged))).toBe(51);
+    expect(errorOf(loggedMintError(logged), "Minting").code).toBe("BUSY");
+    expect(errorOf(loggedMintError("something new"), "Minting").code).toBe("UNREACHABLE");
   });
 
   it("an abort may follow a refused record, not an error for which librdkafka raises the epoch", () => {
