@@ -34,6 +34,8 @@ export class Registrar {
   readonly #clock: Clock;
   /** What tells this process's registrations from those of another one with the same member id. */
   readonly #sentAtMs = new Set<bigint>();
+  /** Settles when the newest registration was answered, or never will be. */
+  #sent: Promise<void> = Promise.resolve();
   #joinOffset = -1n;
   #registeredAtMonotonicMs = 0;
 
@@ -84,7 +86,12 @@ export class Registrar {
 
   /** Appends a registration; its offset is the member's place in the order of succession. */
   async register(limit: Limit): Promise<RecordPosition> {
-    const position = await this.#append(this.entry(), { signal: limit.signal, timeoutMs: limit.restMs });
+    const sent = this.#append(this.entry(), { timeoutMs: limit.restMs });
+    this.#sent = sent.then(
+      () => undefined,
+      () => undefined,
+    );
+    const position = await limit.race(sent);
     this.joined(position);
     return position;
   }
@@ -104,6 +111,7 @@ export class Registrar {
     const backoff = new Backoff();
     const attempt = { signal: limit.signal, timeoutMs: Math.ceil(timeoutMs / ATTEMPTS) };
     try {
+      await this.#arrived(attempt.timeoutMs);
       for (;;) {
         try {
           await this.#append({ kind: "registration-removed", role: this.role, member: this.member }, attempt);
@@ -116,6 +124,13 @@ export class Registrar {
     } finally {
       limit.dispose();
     }
+  }
+
+  /** A registration that is still under way could otherwise come to stand after its own removal. */
+  async #arrived(timeoutMs: number): Promise<void> {
+    const patience = new Limit(this.#clock, "register", { timeoutMs });
+    await patience.race(this.#sent).catch(() => undefined);
+    patience.dispose();
   }
 
   async #append(

@@ -231,6 +231,23 @@ describe("a candidate", () => {
     },
   );
 
+  it("whose registration is overtaken by its removal leaves none behind", async () => {
+    const world = new World();
+    const a = world.member("a");
+    const b = world.member("b");
+    await world.settle(a.client.acquire(ROLE, a.id));
+    const late = world.cluster.faults.inject({ api: "Produce", clientId: "b", action: { kind: "delay", ms: 50 } });
+    const abort = new AbortController();
+    const next = b.client.acquire(ROLE, b.id, { signal: abort.signal });
+    const told = next.catch((error: unknown) => error);
+    await Promise.all([late.hit, world.advance(20)]);
+    abort.abort();
+    expect(await world.settle(told)).toMatchObject({ code: "ABORTED" });
+    await world.advance(100);
+    expect(stateOf(world.cluster).roster.map(({ member }) => member)).toEqual(["a"]);
+    await end(world, a, b);
+  });
+
   it.each(MODES)("that gives up at whichever moment leaves nobody waiting (%s)", async (mode) => {
     for (let atMs = 0; atMs < 40; atMs++) {
       const world = new World(mode);

@@ -281,6 +281,8 @@ export class Storm {
     const api = random.pick(this.#focus);
     const given = random.pick(everyFault(api));
     const action: FaultAction = given.kind === "delay" ? { kind: "delay", ms: random.between(1, 1_500) } : given;
+    // A registration may arrive so late that it comes to stand after its removal.
+    if (api === "Produce" && (action.kind === "hold-request" || action.kind === "delay")) member.cutOff();
     const times = random.chance(0.1) ? random.between(2, 6) : 1;
     const fault = this.#stage.cluster.faults.inject({ api, clientId: member.name, action, times });
     this.#later(50, 4_000, () => fault.release());
