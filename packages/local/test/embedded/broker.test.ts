@@ -338,7 +338,7 @@ describe("A broker's recovery", () => {
       throw new Error("EIO");
     };
     const failures: LocalError[] = [];
-    broker.onFailure((error) => failures.push(error));
+    broker.onEnd((error) => failures.push(error));
     const lost = await rejection(mint(broker, "role"));
     expect([lost.code, failures.length]).toEqual(["FAILED", 1]);
     disk.faults = {};

@@ -1,6 +1,7 @@
 import { once } from "node:events";
-import { renameSync, statSync, writeFileSync } from "node:fs";
+import { readdirSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { connect, createServer, type Socket } from "node:net";
+import { dirname } from "node:path";
 import {
   type CoordinationRecord,
   encodeEntry,
@@ -110,6 +111,7 @@ describe("The owner's socket", () => {
     await owner();
     expect(statSync(place.socketPath).mode & 0o777).toBe(0o600);
     expect(statSync(place.socketPath).isSocket()).toBe(true);
+    expect(readdirSync(dirname(place.socketPath)).sort()).toEqual(["log", "owner.sock"]);
   });
 
   it("goes with the owner, and a file that a killed one left does not stop the next", async () => {
@@ -153,8 +155,8 @@ describe("The owner's socket", () => {
     expect([error.code, statSync(socketPath).size]).toEqual(["INVALID_ARGUMENT", 8]);
     const long = `/tmp/${"x".repeat(100)}`;
     const tooLong = await rejection(EmbeddedTransport.open({ directory, serve: { socketPath: long } }));
-    expect(tooLong.message).toContain("1 to 100 bytes");
-    expect(() => EmbeddedTransport.connect({ socketPath: long })).toThrow("1 to 100 bytes");
+    expect(tooLong.message).toContain("1 to 98 bytes");
+    expect(() => EmbeddedTransport.connect({ socketPath: long })).toThrow("1 to 98 bytes");
     const neither = await rejection(EmbeddedTransport.openOrConnect({ directory, socketPath: long }));
     expect(neither.code).toBe("INVALID_ARGUMENT");
   });

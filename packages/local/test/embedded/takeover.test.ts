@@ -121,3 +121,23 @@ describe("An owner whose storage failed", () => {
     expect(transport.status().isOwner).toBe(false);
   });
 });
+
+describe("Another transport of the owner's process", () => {
+  it("shares the broker, has a coordination topic of its own, and ends with the owner", async () => {
+    const owner = await EmbeddedTransport.open({ directory: place.directory, topics: TOPICS });
+    closing.push(owner);
+    await owner.prepare();
+    const sibling = owner.sibling({ topic: "other_coordination", partitions: 2 });
+    closing.push(sibling);
+    expect((await sibling.prepare()).topic).toEqual({ name: "other_coordination", partitions: 2 });
+    const session = await sibling.openSession(ROLE, SESSION);
+    expect((await owner.describe(ROLE)).pair).toEqual(session.pair);
+    expect(sibling.status().isOwner).toBe(true);
+    const tail = sibling.tail({ topic: "log", partition: 0 }).next();
+    const ended = tail.catch((error: unknown) => error);
+    await owner.close();
+    for (const error of [await ended, await sibling.describe(ROLE).catch((reason: unknown) => reason)]) {
+      expect(KrabkaError.is(error) && error.code).toBe("CLOSED");
+    }
+  });
+});

@@ -34,7 +34,7 @@ export class ClientPort implements BrokerPort {
     this.#broker = broker;
     this.#client = client;
     this.#listener = listener;
-    this.#stopWatching = broker.onFailure((error) => this.#lose(error));
+    this.#stopWatching = broker.onEnd((error) => this.#lose(error));
   }
 
   request(sequence: bigint, acked: bigint, request: Uint8Array): void {

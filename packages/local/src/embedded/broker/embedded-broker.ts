@@ -146,16 +146,15 @@ export class EmbeddedBroker {
     };
   }
 
-  /** Calls `listener` once, when storage failed and this broker is at its end. */
-  onFailure(listener: (error: LocalError) => void): () => void {
+  /** Calls `listener` once, when this broker is at its end: storage failed, or it was closed. */
+  onEnd(listener: (error: LocalError) => void): () => void {
     this.#failureListeners.add(listener);
     return () => this.#failureListeners.delete(listener);
   }
 
   /** Resolves when everything that was decided is durable, or never will be. The log stays open. */
   async close(): Promise<void> {
-    const closed = new LocalError("CLOSED", "The broker is closed");
-    this.#failure ??= closed;
+    if (this.#failure === undefined) this.#end(new LocalError("CLOSED", "The broker is closed"));
     await this.#durable.catch(() => undefined);
     this.#listeners.clear();
     this.#failureListeners.clear();
@@ -228,9 +227,13 @@ export class EmbeddedBroker {
     const failure = new LocalError("FAILED", `The broker refuses everything until it is opened again: ${message}`, {
       cause,
     });
+    this.#end(failure);
+    return failure;
+  }
+
+  #end(failure: LocalError): void {
     this.#failure = failure;
     for (const listener of [...this.#failureListeners]) listener(failure);
-    return failure;
   }
 }
 

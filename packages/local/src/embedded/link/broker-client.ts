@@ -209,6 +209,8 @@ export class BrokerClient {
     this.#connecting = this.#open().catch((error: unknown) => {
       if (this.#closed !== undefined) return;
       this.#failed(error);
+      // The owner that it was borrowed from was closed, and does not come back.
+      if (KrabkaError.is(error) && error.code === "CLOSED") return;
       this.#retry = this.#clock.setTimer(this.#retryMs, () => this.#connect());
       this.#retryMs = Math.min(LAST_RETRY_MS, this.#retryMs * 2);
     });

@@ -1,12 +1,12 @@
-import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { chmodSync, lstatSync, renameSync, unlinkSync } from "node:fs";
+import { chmodSync, lstatSync, mkdtempSync, renameSync, rmSync, unlinkSync } from "node:fs";
 import { connect, type Server } from "node:net";
 import { LocalError } from "../../errors.js";
 
 /** `sockaddr_un` of Linux takes 107 bytes and a zero. */
 const MAX_PATH_BYTES = 107;
-const SUFFIX_BYTES = 7;
+/** What the first place of the socket adds: `.XXXXXX/s`. */
+const SUFFIX_BYTES = 9;
 
 /** @throws {LocalError} `INVALID_ARGUMENT` for a path that no socket can have */
 export function checkSocketPath(path: string): void {
@@ -22,23 +22,26 @@ export function checkSocketPath(path: string): void {
  * Lets the server listen under `path`, for this user alone. To be called by the holder of the directory's lock, so that a
  * socket file that is there already is a leftover, unless it belongs to another directory's owner: that one answers.
  *
- * The socket is bound under another name, gets its permissions, and is then renamed: so there is no instant at which others
- * may connect, and none at which the name leads nowhere.
+ * The socket is bound in a directory that only this user may enter, gets its permissions there, and is then renamed: so there
+ * is no instant at which others may connect, and none at which a name that was there leads nowhere.
  *
  * @throws {LocalError} `IN_USE` when somebody serves under this path; `INVALID_ARGUMENT` when it is no socket; `FAILED`
  */
 export async function listenAt(server: Server, path: string): Promise<() => void> {
   checkSocketPath(path);
   await refuseForeign(path);
-  const aside = `${path}.${randomBytes(3).toString("hex")}`;
+  let aside: string | undefined;
   try {
-    server.listen(aside);
+    aside = mkdtempSync(`${path}.`);
+    server.listen(`${aside}/s`);
     await once(server, "listening");
-    chmodSync(aside, 0o600);
-    renameSync(aside, path);
+    chmodSync(`${aside}/s`, 0o600);
+    renameSync(`${aside}/s`, path);
   } catch (error) {
     server.close();
     throw new LocalError("FAILED", `Serving under ${path} failed: ${(error as Error).message}`, { cause: error });
+  } finally {
+    if (aside !== undefined) rmSync(aside, { recursive: true, force: true });
   }
   const { ino } = lstatSync(path);
   return () => {
@@ -61,7 +64,9 @@ const refuseForeign = async (path: string): Promise<void> => {
   }
 };
 
-/** Whether a process listens there: the kernel refuses a connection to a socket file that was left behind. */
+/** The kernel refuses a connection to a socket file that was left behind. Any other failure may be a busy owner's. */
+const NOBODY: readonly (string | undefined)[] = ["ECONNREFUSED", "ENOENT"];
+
 const answers = (path: string): Promise<boolean> =>
   new Promise((resolve) => {
     const socket = connect(path);
@@ -69,5 +74,5 @@ const answers = (path: string): Promise<boolean> =>
       socket.destroy();
       resolve(true);
     });
-    socket.on("error", () => resolve(false));
+    socket.on("error", (error: NodeJS.ErrnoException) => resolve(!NOBODY.includes(error.code)));
   });

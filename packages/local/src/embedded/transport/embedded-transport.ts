@@ -69,19 +69,21 @@ export class EmbeddedTransport implements Transport {
   readonly #autoCreatePartitions: number;
   readonly #requestTimeoutMs: number;
   readonly #connector: Connector;
+  readonly #hosting: HostConnector | undefined;
   readonly #partitions = new Map<string, number>();
   readonly #sessions = new Set<EmbeddedSession>();
   readonly #readers = new Set<RoleReader>();
   #prepared: Promise<Prepared> | undefined;
   #closing: Promise<void> | undefined;
 
-  private constructor(connector: Connector, options: EmbeddedTransportOptions) {
+  private constructor(connector: Connector, options: EmbeddedTransportOptions, hosting?: HostConnector) {
     this.#clock = options.clock ?? systemClock;
     this.#topic = { name: options.topic ?? DEFAULT_TOPIC, partitions: options.partitions ?? DEFAULT_PARTITIONS };
     this.#topics = options.topics ?? {};
     this.#autoCreatePartitions = options.autoCreateTopics ?? 0;
     this.#requestTimeoutMs = options.requestTimeoutMs ?? DEFAULT_REQUEST_TIMEOUT_MS;
     this.#connector = connector;
+    this.#hosting = hosting;
     this.#client = new BrokerClient(connector, this.#clock);
   }
 
@@ -95,7 +97,8 @@ export class EmbeddedTransport implements Transport {
     const { clock = systemClock } = options;
     const socketPath = options.serve?.socketPath;
     const host = await BrokerHost.open(options, socketPath, clock);
-    return new EmbeddedTransport(new HostConnector({ options, socketPath, clock, host, others: undefined }), options);
+    const hosting = new HostConnector({ options, socketPath, clock, host, others: undefined });
+    return new EmbeddedTransport(hosting, options, hosting);
   }
 
   /**
@@ -119,10 +122,8 @@ export class EmbeddedTransport implements Transport {
     const { clock = systemClock, socketPath = `${options.directory}/owner.sock` } = options;
     checkSocketPath(socketPath);
     const others = new SocketConnector(socketPath);
-    const transport = new EmbeddedTransport(
-      new HostConnector({ options, socketPath, clock, host: undefined, others }),
-      options,
-    );
+    const hosting = new HostConnector({ options, socketPath, clock, host: undefined, others });
+    const transport = new EmbeddedTransport(hosting, options, hosting);
     try {
       await transport.#client.ready(transport.#limitOf({ signal: options.signal }));
       return transport;
@@ -144,11 +145,11 @@ export class EmbeddedTransport implements Transport {
       connect: (client, listener) => connector.connect(client, listener),
       close: async () => undefined,
     };
-    return new EmbeddedTransport(borrowed, { clock: this.#clock, ...options });
+    return new EmbeddedTransport(borrowed, { clock: this.#clock, ...options }, this.#hosting);
   }
 
   status(): EmbeddedStatus {
-    const host = this.#connector instanceof HostConnector ? this.#connector.host : undefined;
+    const host = this.#hosting?.host;
     return {
       isOwner: host !== undefined && host.failure === undefined,
       isConnected: this.#client.isConnected,
