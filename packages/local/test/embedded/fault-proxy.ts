@@ -28,6 +28,7 @@ export class FaultProxy {
   readonly #ownerPath: string;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
+  readonly #owners = new Set<Socket>();
   #faults: Fault[] = [];
 
   private constructor(ownerPath: string) {
@@ -58,6 +59,15 @@ export class FaultProxy {
     };
   }
 
+  /** Takes nothing from the owner any more on the connections that are open now, until the returned function is called. */
+  stall(): () => void {
+    const stalled = [...this.#owners];
+    for (const owner of stalled) owner.pause();
+    return () => {
+      for (const owner of stalled) owner.resume();
+    };
+  }
+
   cut(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
@@ -74,6 +84,8 @@ export class FaultProxy {
 
   #join(client: Socket): void {
     const owner = connect(this.#ownerPath);
+    this.#owners.add(owner);
+    owner.on("close", () => this.#owners.delete(owner));
     const lost = new Map<bigint, Fault>();
     const [requests, answers] = [new FrameReader(MANY_BYTES), new FrameReader(MANY_BYTES)];
     for (const [one, other] of [

@@ -16,6 +16,7 @@ import { EmbeddedTransport, LocalError } from "@krabka/local";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { frameOf } from "../../src/embedded/socket/frames.js";
 import { encodeClientMessage, encodeServerMessage, FRAME_OVERHEAD_BYTES } from "../../src/embedded/socket/messages.js";
+import { FaultProxy } from "./fault-proxy.js";
 import { type Temporary, temporary } from "./temporary.js";
 
 const ROLE = Role.of("role");
@@ -290,6 +291,25 @@ describe("A process that takes part", () => {
     await owner({ directory: `${place.directory}-other` });
     await log.feed.sync();
     expect([log.seen, log.resets()]).toEqual([[], 1]);
+  });
+
+  it("reads on where it was after it was too slow and was dropped: no gap, nothing twice, and it knows why", async () => {
+    const first = await owner({ slowReaderMs: 100 });
+    const proxy = await FaultProxy.listen(`${place.socketPath}.p`, place.socketPath);
+    closing.push(proxy);
+    const transport = guest({ socketPath: `${place.socketPath}.p` });
+    await transport.prepare();
+    const log = follow(transport);
+    await log.feed.sync();
+    const resume = proxy.stall();
+    const value = encodeUtf8("x".repeat(60_000));
+    const big = { ...registration("big"), headers: [{ key: "filler", value }] };
+    for (let round = 0; round < 40; round++) await first.appendUnfenced(home, [big]);
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    resume();
+    await log.feed.sync();
+    expect([log.seen, log.resets()]).toEqual([[...Array(40).keys()].map(BigInt), 0]);
+    expect(log.errors.map(({ message }) => message).join()).toContain("This client read nothing for 100 ms");
   });
 
   it("is told why its connection ends when it reads nothing for too long, and holds up no other reader", async () => {
