@@ -7,7 +7,7 @@ const commands = {
     return node("tooling/kafka/dist/main.js", args);
   },
   bench: async (args) => {
-    await install(["krabka-workspace", "@krabka/tooling-bench..."]);
+    await install(["krabka-workspace", "@krabka/tooling-bench...", "@krabka/tooling-peers"]);
     await build("tooling/bench");
     return node("tooling/bench/dist/main.js", args);
   },

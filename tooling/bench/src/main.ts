@@ -1,20 +1,36 @@
 import { connectOrStart, type KafkaCluster } from "@krabka/tooling-kafka";
+import { measureCompareAndSet } from "./compare-and-set.js";
+import { measureEmbeddedHandover } from "./embedded-handover.js";
 import { measureFailover } from "./failover.js";
 import { measureHandover } from "./handover.js";
+import { measureRecovery } from "./recovery.js";
 
-const programs: Readonly<Record<string, (cluster: KafkaCluster, json: boolean) => Promise<void>>> = {
-  handover: measureHandover,
-  failover: measureFailover,
+type Program = (json: boolean) => Promise<void>;
+
+const onKafka =
+  (measure: (cluster: KafkaCluster, json: boolean) => Promise<void>): Program =>
+  async (json) => {
+    await using cluster = await connectOrStart();
+    await measure(cluster, json);
+  };
+
+const programs: Readonly<Record<string, Program>> = {
+  handover: onKafka(measureHandover),
+  failover: onKafka(measureFailover),
+  "compare-and-set": measureCompareAndSet,
+  recovery: measureRecovery,
+  "embedded-handover": measureEmbeddedHandover,
 };
 
 const names = process.argv.slice(2).filter((argument) => !argument.startsWith("--"));
 const json = process.argv.includes("--json");
 const unknown = names.filter((name) => programs[name] === undefined);
 if (names.length === 0 || unknown.length > 0) {
-  console.error(
-    `npm run bench -- <program> … [--json]; programs: ${Object.keys(programs).join(", ")}; got ${names.join(" ") || "none"}`,
-  );
+  const known = Object.keys(programs).join(", ");
+  console.error(`npm run bench -- <program> … [--json]; programs: ${known}; got ${names.join(" ") || "none"}`);
   process.exit(2);
 }
-await using cluster = await connectOrStart();
-for (const name of names) await programs[name]?.(cluster, json);
+for (const name of names) {
+  console.log(`# ${name}`);
+  await programs[name]?.(json);
+}
