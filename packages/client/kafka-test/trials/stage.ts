@@ -85,20 +85,19 @@ export class Stage implements AsyncDisposable {
     const { bootstrap } = proxy;
     const transport = this.#parts.makeTransport({ bootstrap, clientId, requestTimeoutMs: REQUEST_TIMEOUT_MS });
     const client = new CoordinationClient(transport, { leaseMs, clock, autoRenew });
-    this.#closing.push(() => client.close());
-    return {
-      id: MemberId.of(name),
-      client,
-      proxy,
-      suspend: () => {
-        clock.suspend();
-        proxy.blackhole(true);
-      },
-      resume: () => {
-        proxy.blackhole(false);
-        clock.resume();
-      },
+    const suspend = (): void => {
+      clock.suspend();
+      proxy.blackhole(true);
     };
+    const resume = (): void => {
+      proxy.blackhole(false);
+      clock.resume();
+    };
+    this.#closing.push(() => {
+      resume();
+      return client.close();
+    });
+    return { id: MemberId.of(name), client, proxy, suspend, resume };
   }
 
   /** A member in a process of its own that campaigns for these roles. */
@@ -165,6 +164,10 @@ export class Stage implements AsyncDisposable {
       await consumer.subscribe({ topic, fromBeginning: true });
       await new Promise<void>((resolve, reject) => {
         const open = new Set(partitions);
+        const giveUp = (): void =>
+          reject(new Error(`Waited in vain for what ${topic} holds; got ${found.length} records`));
+        setTimeout(giveUp, LIMIT.timeoutMs).unref();
+        consumer.on("consumer.crash", ({ payload }) => reject(payload.error));
         consumer
           .run({
             eachMessage: async ({ partition, message }) => {
