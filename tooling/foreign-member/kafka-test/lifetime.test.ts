@@ -1,0 +1,53 @@
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, inject, it } from "vitest";
+import { compile } from "../src/compile.js";
+
+const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+it("ends when the process that started it is killed", async () => {
+  const { java, classPath } = await compile(process.env);
+  const args = [
+    "-cp",
+    classPath,
+    "ForeignMember",
+    "reader",
+    inject("kafkaBootstrap"),
+    "__consumer_offsets",
+    "r",
+    "",
+    "9",
+    "3",
+    "1",
+  ];
+  const script = `
+    const child = require("node:child_process").spawn(${JSON.stringify(java)}, ${JSON.stringify(args)}, { stdio: "pipe" });
+    console.log(child.pid);
+    setInterval(() => {}, 1000);
+  `;
+  const parent = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"] });
+  const [said] = await once(parent.stdout, "data");
+  const pid = Number(String(said));
+  // Its command line tells when the program runs, in place of the copy of the parent that starts it.
+  while (!execFileSync("ps", ["-o", "args=", "-p", String(pid)]).includes("ForeignMember")) await sleep(10);
+  await sleep(500);
+  expect(isAlive(pid)).toBe(true);
+  parent.kill("SIGKILL");
+  await once(parent, "exit");
+  for (const startedAtMs = performance.now(); isAlive(pid) && performance.now() - startedAtMs < 10_000; )
+    await sleep(20);
+  expect(isAlive(pid)).toBe(false);
+});
+
+it("a Java without a compiler is told together with what to install", async () => {
+  const { PATH: _, ...rest } = process.env;
+  await expect(compile({ ...rest, PATH: "/nowhere", JAVA_HOME: "" })).rejects.toThrow(/Install a JDK 17/);
+});
