@@ -14,7 +14,12 @@ export class LeadershipStatus {
     this.transactionState = transactionState;
   }
 
-  /** Whether the coordinator takes writes under this token's pair. */
+  /**
+   * Whether the coordinator takes writes under this token's pair.
+   *
+   * Not for tokens that were read from the lease records of another implementation whose client raises the epoch with
+   * each commit (EndTxn version 5, KIP-890): its holder writes under a later pair than its last record says.
+   */
   isAuthoritative(token: FencingToken): boolean {
     return this.pair !== undefined && this.pair.producerId === token.producerId && this.pair.epoch === token.epoch;
   }

@@ -1,4 +1,12 @@
-import { FencedError, type FencingToken, KrabkaError, MemberId, type RecordPosition, type Role } from "@krabka/core";
+import {
+  FencedError,
+  type FencingToken,
+  KrabkaError,
+  MemberId,
+  type RecordPosition,
+  type Role,
+  type RosterEntry,
+} from "@krabka/core";
 import type { Logger } from "./events.js";
 import type { GuardedWriter } from "./guarded-writer.js";
 import { Limit, type LimitOptions } from "./limits.js";
@@ -166,15 +174,17 @@ export class Leadership implements AsyncDisposable {
   /**
    * Hands the role to a chosen standby, which takes over at once.
    *
-   * @throws {KrabkaError} `INVALID_ARGUMENT` when `member` is not a registered standby; otherwise as `resign`.
+   * @throws {KrabkaError} `INVALID_ARGUMENT` when `member` is not a registered standby, `UNREACHABLE` or `TIMEOUT` when that
+   * could not be learned (this member still leads); otherwise as `resign`.
    */
   async transferTo(member: MemberId, options: LimitOptions = {}): Promise<void> {
     this.#tenancy.requireLeading();
     const heir = MemberId.of(member);
-    const { state } = this.#tenancy.view;
-    const entry = heir === this.member ? undefined : state.registrationOf(heir);
+    const entry = heir === this.member ? undefined : await this.#standby(heir, options);
+    this.#tenancy.requireLeading();
     if (entry === undefined) {
-      const standbys = state.roster.map((other) => other.member).filter((other) => other !== this.member);
+      const { roster } = this.#tenancy.view.state;
+      const standbys = roster.map((other) => other.member).filter((other) => other !== this.member);
       throw new KrabkaError(
         "INVALID_ARGUMENT",
         `transferTo wants a standby of role ${this.role} (there are: ${standbys.join(", ") || "none"}); got ${heir}`,
@@ -205,6 +215,20 @@ export class Leadership implements AsyncDisposable {
   async abandon(cause: unknown): Promise<void> {
     this.#tenancy.leave("its handler failed", { reason: "handler-failed", cause });
     await this.close();
+  }
+
+  /** A registration may be acknowledged to others before the own view, which follows the log, has it. */
+  async #standby(member: MemberId, options: LimitOptions): Promise<RosterEntry | undefined> {
+    const { clock, view } = this.#tenancy;
+    const known = view.state.registrationOf(member);
+    if (known !== undefined) return known;
+    const limit = new Limit(clock, "transferTo", options);
+    try {
+      await view.sync({ signal: limit.signal, timeoutMs: this.#tenancy.callMs(limit.restMs) });
+    } finally {
+      limit.dispose();
+    }
+    return view.state.registrationOf(member);
   }
 
   #names() {

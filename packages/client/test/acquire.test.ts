@@ -168,11 +168,28 @@ it("a chosen standby takes over at once, although others wait longer", async () 
   await world.advance(50);
   const third = c.client.acquire(ROLE, c.id);
   await world.advance(50);
-  await expect(first.transferTo(MemberId.of("nobody"))).rejects.toMatchObject({ code: "INVALID_ARGUMENT" });
+  const toNobody = world.settle(first.transferTo(MemberId.of("nobody")));
+  await expect(toNobody).rejects.toMatchObject({ code: "INVALID_ARGUMENT" });
   await world.settle(first.transferTo(c.id));
   expect((await world.settle(third)).isLeader).toBe(true);
   await world.settle(Promise.all([a.client.close(), c.client.close(), world.settle(second)]));
   await world.settle(b.client.close());
+});
+
+it("a standby whose registration has not reached the leader yet is a standby all the same", async () => {
+  const world = new World();
+  const [a, b] = [world.member("a"), world.member("b")];
+  const first = await world.settle(a.client.acquire(ROLE, a.id));
+  const reading = world.cluster.faults.inject({ api: "Fetch", clientId: "a", action: { kind: "hold-request" } });
+  // Its own record ends the poll that is under way.
+  await world.settle(first.renew().then(() => reading.hit));
+  const second = b.client.acquire(ROLE, b.id);
+  await world.advance(20);
+  const handedOver = first.transferTo(b.id);
+  reading.release();
+  await world.settle(handedOver);
+  expect((await world.settle(second)).isLeader).toBe(true);
+  await world.settle(Promise.all([a.client.close(), b.client.close()]));
 });
 
 it("bad timings are refused when the client is made", () => {
