@@ -61,6 +61,20 @@ for (const [way, transports] of [
   await leader.resign();
   for (const client of clients) await client.close();
 }
+const sessions = await Promise.all(
+  Array.from({ length: 64 }, (_, index) =>
+    guest.openSession(Role.of(`role-${index}`), { transactionTimeoutMs: 1000, mayMint: () => true }),
+  ),
+);
+const startedMs = performance.now();
+const record = { topic: "log", key: null, value: new Uint8Array(100), headers: [] };
+await Promise.all(
+  sessions.map(async (session) => {
+    for (let write = 0; write < ROUNDS; write++) await session.commit([record]);
+  }),
+);
+const perSecond = (sessions.length * ROUNDS * 1000) / (performance.now() - startedMs);
+console.log(`${sessions.length} roles writing at once over the socket: ${Math.round(perSecond)} writes a second`);
 await guest.close();
 await owner.close();
 await rm(base, { recursive: true });

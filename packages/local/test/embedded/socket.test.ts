@@ -3,6 +3,7 @@ import { readdirSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { connect, createServer, type Socket } from "node:net";
 import { dirname } from "node:path";
 import {
+  type Clock,
   type CoordinationRecord,
   encodeEntry,
   encodeUtf8,
@@ -16,6 +17,7 @@ import { EmbeddedTransport, LocalError } from "@krabka/local";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { frameOf } from "../../src/embedded/socket/frames.js";
 import { encodeClientMessage, encodeServerMessage, FRAME_OVERHEAD_BYTES } from "../../src/embedded/socket/messages.js";
+import { systemClock } from "../../src/system-clock.js";
 import { FaultProxy } from "./fault-proxy.js";
 import { type Temporary, temporary } from "./temporary.js";
 
@@ -106,6 +108,33 @@ const follow = (transport: EmbeddedTransport) => {
 };
 
 const home = { topic: "__coordination_state", partition: partitionForRole(ROLE) };
+
+const SLOW_MS = 12_345;
+
+/** The machine's clock, but the owner's patience with slow readers ends when the test says so. */
+const patienceClock = () => {
+  const ends: (() => void)[] = [];
+  let begin: () => void = () => undefined;
+  const begun = new Promise<void>((resolve) => {
+    begin = resolve;
+  });
+  const clock: Clock = {
+    ...systemClock,
+    setTimer: (delayMs, fire) => {
+      if (delayMs !== SLOW_MS) return systemClock.setTimer(delayMs, fire);
+      ends.push(fire);
+      begin();
+      return { cancel: () => undefined };
+    },
+  };
+  return { clock, begun, end: () => ends[0]?.() };
+};
+
+/** More than a socket takes while nobody reads. */
+const bigRecords = () => {
+  const filler = { key: "filler", value: encodeUtf8("x".repeat(60_000)) };
+  return Array.from({ length: 40 }, () => ({ ...registration("big"), headers: [filler] }));
+};
 
 describe("The owner's socket", () => {
   it("is there for its user alone", async () => {
@@ -294,7 +323,8 @@ describe("A process that takes part", () => {
   });
 
   it("reads on where it was after it was too slow and was dropped: no gap, nothing twice, and it knows why", async () => {
-    const first = await owner({ slowReaderMs: 100 });
+    const patience = patienceClock();
+    const first = await owner({ slowReaderMs: SLOW_MS, clock: patience.clock });
     const proxy = await FaultProxy.listen(`${place.socketPath}.p`, place.socketPath);
     closing.push(proxy);
     const transport = guest({ socketPath: `${place.socketPath}.p` });
@@ -302,35 +332,31 @@ describe("A process that takes part", () => {
     const log = follow(transport);
     await log.feed.sync();
     const resume = proxy.stall();
-    const value = encodeUtf8("x".repeat(60_000));
-    const big = { ...registration("big"), headers: [{ key: "filler", value }] };
-    for (let round = 0; round < 40; round++) await first.appendUnfenced(home, [big]);
-    await new Promise((resolve) => setTimeout(resolve, 150));
+    await first.appendUnfenced(home, bigRecords());
+    patience.end();
     resume();
     await log.feed.sync();
     expect([log.seen, log.resets()]).toEqual([[...Array(40).keys()].map(BigInt), 0]);
-    expect(log.errors.map(({ message }) => message).join()).toContain("This client read nothing for 100 ms");
+    expect(log.errors.map(({ message }) => message).join()).toContain("This client read nothing for 12345 ms");
   });
 
   it("is told why its connection ends when it reads nothing for too long, and holds up no other reader", async () => {
-    const first = await owner({ slowReaderMs: 100, topics: { log: 1 } });
-    const value = Buffer.alloc(60_000, 7).toString("latin1");
-    const big = { ...registration("big"), headers: [{ key: "filler", value: encodeUtf8(value) }] };
-    const transport = guest();
-    await transport.prepare();
-    const log = follow(transport);
-    for (let round = 0; round < 40; round++) await first.appendUnfenced(home, [big]);
-    await log.feed.sync();
+    const patience = patienceClock();
+    const first = await owner({ slowReaderMs: SLOW_MS, clock: patience.clock });
+    const log = follow(first);
+    await first.appendUnfenced(home, bigRecords());
     const stuck = await raw();
     stuck.write(hello("e".repeat(32)));
     await once(stuck, "data");
     stuck.pause();
     const spec = { ...home, role: ROLE };
     stuck.write(frameOf(encodeClientMessage({ kind: "follow", feed: 1, spec, from: 0n })));
-    await new Promise((resolve) => setTimeout(resolve, 150));
+    await patience.begun;
+    await log.feed.sync();
+    expect(log.seen).toEqual([...Array(40).keys()].map(BigInt));
+    patience.end();
     const said = ending(stuck);
     stuck.resume();
-    expect(await said).toContain("This client read nothing for 100 ms");
-    expect(log.seen).toEqual([...Array(40).keys()].map(BigInt));
+    expect(await said).toContain("This client read nothing for 12345 ms");
   });
 });

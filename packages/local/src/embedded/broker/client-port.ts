@@ -1,3 +1,4 @@
+import { encodeUtf8 } from "@krabka/core";
 import { LocalError } from "../../errors.js";
 import type { BrokerPort, BrokerQuery, FeedSpec, PortListener, QueryResult } from "../link/port.js";
 import type { EmbeddedBroker } from "./embedded-broker.js";
@@ -6,7 +7,7 @@ import { concernsRole } from "./record-bytes.js";
 
 interface Feed {
   readonly log: PartitionLog;
-  readonly role: string;
+  readonly role: Uint8Array;
   next: bigint;
   mustReset: boolean;
   readonly syncs: { readonly id: number; readonly end: bigint }[];
@@ -64,7 +65,7 @@ export class ClientPort implements BrokerPort {
     }
     const stop = this.#broker.onAdvance(log, () => this.#pump(id));
     const mustReset = log.hasGapAt(from);
-    this.#feeds.set(id, { log, role, next: mustReset ? 0n : from, mustReset, syncs: [], stop });
+    this.#feeds.set(id, { log, role: encodeUtf8(role), next: mustReset ? 0n : from, mustReset, syncs: [], stop });
     this.#pump(id);
   }
 

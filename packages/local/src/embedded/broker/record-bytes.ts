@@ -1,4 +1,4 @@
-import { encodeUtf8, type RawRecord } from "@krabka/core";
+import type { RawRecord } from "@krabka/core";
 import { ByteReader, ByteWriter } from "../../state/binary.js";
 
 // A record as the log, the checkpoint and the socket carry it:
@@ -40,18 +40,15 @@ export const keyTextOf = (record: RawRecord): string | undefined =>
   record.key === null ? undefined : Buffer.from(record.key).toString("latin1");
 
 /**
- * Whether a reader of the role needs this record: it is about the role, or its key is none of the coordination topic's, so
+ * Whether a reader of the role (its UTF-8 bytes) needs this record: it is about the role, or its key is none of the coordination topic's, so
  * that every reader reports it. Looks at the bytes alone, since most records of a partition belong to other roles.
  */
-export function concernsRole(bytes: Uint8Array, role: string): boolean {
+export function concernsRole(bytes: Uint8Array, role: Uint8Array): boolean {
   if (bytes[8] !== 1) return true;
   const keyLength =
     ((bytes[9] as number) << 24) | ((bytes[10] as number) << 16) | ((bytes[11] as number) << 8) | (bytes[12] as number);
   if (keyLength < 6) return true;
   const roleLength = ((bytes[KEY_AT + 4] as number) << 8) | (bytes[KEY_AT + 5] as number);
   if (6 + roleLength > keyLength) return true;
-  const wanted = roleBytes(role);
-  return wanted.length === roleLength && wanted.every((byte, index) => bytes[ROLE_AT + index] === byte);
+  return role.length === roleLength && role.every((byte, index) => bytes[ROLE_AT + index] === byte);
 }
-
-const roleBytes = (role: string): Uint8Array => encodeUtf8(role);
