@@ -1,5 +1,4 @@
 import { KrabkaError } from "@krabka/core";
-import { HEARTBEAT_MS } from "./heartbeat.js";
 import type { RdKafkaConfig } from "./native-binding.js";
 
 /** Global and topic settings of one native client. */
@@ -10,8 +9,10 @@ export interface ClientSettings {
 
 /** How often a transactional producer writes statistics: how long after a mint its pair is known, at the most. */
 const STATISTICS_INTERVAL_MS = 10;
+/** The same for consumers: how often the reading thread shows that it lives. */
+export const HEARTBEAT_MS = 500;
 /** Least pause before a request is repeated: librdkafka's default, named because outcomes are judged by it. */
-export const RETRY_BACKOFF_MS = 100;
+const RETRY_BACKOFF_MS = 100;
 
 /** What no caller may set, since this package's promises rest on it. */
 const OWN = [

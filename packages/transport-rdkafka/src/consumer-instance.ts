@@ -1,13 +1,14 @@
-import type { ClientSettings } from "./client-config.js";
+import { type ClientSettings, HEARTBEAT_MS } from "./client-config.js";
 import type { Deadline } from "./deadline.js";
-import { HEARTBEAT_MS } from "./heartbeat.js";
 import {
+  type Callback,
   createConsumer,
   type NativeCallbacks,
   type NativeConsumer,
   type NativeEof,
   type NativeMessage,
   type NativeMetadata,
+  type NativeWatermarks,
 } from "./native-binding.js";
 import { codeOf, errorOf, refusedSettings } from "./native-errors.js";
 import { NativeLifetime } from "./native-lifetime.js";
@@ -127,10 +128,8 @@ export class ConsumerInstance {
   /** Begin and end of a partition as this consumer sees it: one of committed records has the last stable offset as end. */
   async bounds(topic: string, partition: number, deadline: Deadline): Promise<{ begin: bigint; end: bigint }> {
     const what = `Asking for the end of partition ${partition} of topic ${JSON.stringify(topic)}`;
-    const { lowOffset, highOffset } = await this.#ask<{ lowOffset: number; highOffset: number }>(
-      deadline,
-      what,
-      (timeout, done) => this.#native.queryWatermarkOffsets(topic, partition, timeout, done),
+    const { lowOffset, highOffset } = await this.#ask<NativeWatermarks>(deadline, what, (timeout, done) =>
+      this.#native.queryWatermarkOffsets(topic, partition, timeout, done),
     );
     return { begin: BigInt(lowOffset), end: BigInt(highOffset) };
   }
@@ -158,14 +157,7 @@ export class ConsumerInstance {
   }
 
   /** Asks in slices, so that no thread of the pool is held for long, until there is an answer. */
-  async #ask<T>(
-    deadline: Deadline,
-    what: string,
-    start: (
-      timeoutMs: number,
-      done: (error: Parameters<typeof errorOf>[0] | null | undefined, value: T) => void,
-    ) => void,
-  ): Promise<T> {
+  async #ask<T>(deadline: Deadline, what: string, start: (timeoutMs: number, done: Callback<T>) => void): Promise<T> {
     await deadline.race(this.start(deadline));
     for (let attempt = 0; ; attempt++) {
       const limitMs = Math.ceil(Math.max(1, Math.min(ASK_MS, deadline.remainingMs)));

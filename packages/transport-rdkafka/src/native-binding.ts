@@ -17,7 +17,7 @@ export interface NativeError {
 
 export type Callback<T> = (error: NativeError | null | undefined, value: T) => void;
 
-export interface NativeReport {
+interface NativeReport {
   readonly topic: string;
   readonly partition: number;
   readonly offset: number;
@@ -50,7 +50,7 @@ export interface NativeWatermarks {
   readonly highOffset: number;
 }
 
-export type NativeHeader = Readonly<Record<string, Uint8Array>>;
+type NativeHeader = Readonly<Record<string, Uint8Array>>;
 
 export interface NativeMessage {
   readonly partition: number;
@@ -94,7 +94,7 @@ export interface NativeProducer extends NativeClient {
   abortTransaction(timeoutMs: number, done: Callback<unknown>): void;
 }
 
-export interface NativePartition {
+interface NativePartition {
   readonly topic: string;
   readonly partition: number;
   readonly offset?: number;

@@ -16,8 +16,8 @@ export type Verdict = "fenced" | "again" | "abort" | "ended" | "doubtful";
 export const CLIENT_CLOSED = -197;
 export const TIMED_OUT = -185;
 export const INCONSISTENT = -149;
-export const MESSAGE_TOO_LARGE = 10;
-export const TOPIC_AUTHORIZATION_FAILED = 29;
+const MESSAGE_TOO_LARGE = 10;
+const TOPIC_AUTHORIZATION_FAILED = 29;
 export const TOPIC_ALREADY_EXISTS = 36;
 
 /** `_FENCED`, `INVALID_PRODUCER_EPOCH`, `INVALID_PRODUCER_ID_MAPPING`, `PRODUCER_FENCED`. */
