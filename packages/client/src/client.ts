@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import {
   type Attributes,
   type Clock,
@@ -73,6 +74,8 @@ export class CoordinationClient implements AsyncDisposable {
     this.#config = LeaseConfig.of(options);
     this.#clock = options.clock ?? systemClock;
     this.#logger = options.logger ?? silentLogger;
+    // Each waiting call listens; a thousand roles are no leak.
+    setMaxListeners(0, this.#closing.signal);
     for (const warning of this.#config.warnings) this.#logger.warn({}, warning);
   }
 

@@ -1,4 +1,4 @@
-import { DuplicateMemberError, FencedError, KrabkaError, MemberId } from "@krabka/core";
+import { DuplicateMemberError, FencedError, KrabkaError, MemberId, Role } from "@krabka/core";
 import { describe, expect, it } from "vitest";
 import { LEASE_MS, ROLE, World } from "./world.js";
 
@@ -196,4 +196,17 @@ it("bad timings are refused when the client is made", () => {
   const world = new World();
   expect(() => world.member("a", { leaseMs: 0 })).toThrow(KrabkaError);
   expect(() => world.member("a", { leaseMs: 1_000, renewMs: 1_000 })).toThrow(/renewMs < leaseMs/);
+});
+
+it("hundreds of roles in one client give no warning about listeners", async () => {
+  const warnings: Error[] = [];
+  const onWarning = (warning: Error) => warnings.push(warning);
+  process.on("warning", onWarning);
+  const world = new World();
+  const a = world.member("a");
+  const roles = Array.from({ length: 200 }, (_, i) => Role.of(`role-${i}`));
+  await world.settle(Promise.all(roles.map((role) => a.client.acquire(role, a.id))));
+  await world.settle(a.client.close());
+  process.off("warning", onWarning);
+  expect(warnings).toEqual([]);
 });
