@@ -29,6 +29,8 @@ export interface TransportCapabilities {
   readonly describe: Capability;
   /** Feeds report records that are not committed yet, as signs of life. */
   readonly uncommittedReads: Capability;
+  /** Header values may be any bytes. Without it a value that is not UTF-8 is refused before anything is sent. */
+  readonly binaryHeaders: Capability;
 }
 
 /** The coordination topic as configured and found. */

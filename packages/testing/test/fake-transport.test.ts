@@ -38,6 +38,24 @@ describe("FakeTransport", () => {
     expect(cluster.read({ topic: "commands", partition: 0 }).length).toBe(1);
   });
 
+  it("tells the truth about a write that finds no way to a broker, before or in the middle of it", async () => {
+    const { clock, cluster, transport } = start();
+    const session = await clock.settle(transport.openSession(Role.of("r"), SESSION));
+    const leaderNotAvailable = { kind: "error", code: 5 } as const;
+    cluster.faults.inject({ api: "Metadata", action: leaderNotAvailable });
+    expect((await clock.settle(session.commit([command]))).status).toBe("aborted");
+    expect(session.mustRemint).toBe(false);
+    const target = { topic: "commands", partition: 0 };
+    expect((await clock.settle(session.commit([command]))).status).toBe("committed");
+    // The leader has moved, and where to is not known yet.
+    cluster.moveLeader(target, (cluster.leaderOf(target) + 1) % 3);
+    cluster.faults.inject({ api: "Metadata", action: leaderNotAvailable });
+    expect((await clock.settle(session.commit([command]))).status).toBe("unknown");
+    expect((await clock.settle(session.remint()))?.status).toBe("aborted");
+    expect((await clock.settle(session.commit([command]))).status).toBe("committed");
+    expect(cluster.read(target).length).toBe(2);
+  });
+
   it("neither sends nor hears anything while it is frozen", async () => {
     const { clock, cluster, transport } = start();
     const session = await clock.settle(transport.openSession(Role.of("r"), SESSION));

@@ -122,6 +122,7 @@ export class KafkaJsTransport implements Transport {
       conditionalRemint: SUPPORTED,
       describe: SUPPORTED,
       uncommittedReads: SUPPORTED,
+      binaryHeaders: SUPPORTED,
     };
   }
 

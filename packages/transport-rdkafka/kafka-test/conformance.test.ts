@@ -2,7 +2,7 @@ import { describeTransport } from "@krabka/testing/conformance";
 import { UNSUPPORTED_REASONS } from "../src/index.js";
 import { startHarness } from "./kafka-harness.js";
 
-const { fencedAppend, conditionalRemint, uncommittedReads } = UNSUPPORTED_REASONS;
+const { fencedAppend, conditionalRemint, uncommittedReads, binaryHeaders } = UNSUPPORTED_REASONS;
 
 describeTransport({
   name: "rdkafka",
@@ -11,6 +11,6 @@ describeTransport({
     moveCoordinator: "one broker",
     forgetRole: "the coordinator forgets by itself, after days",
   },
-  unsupported: { fencedAppend, conditionalRemint, uncommittedReads },
+  unsupported: { fencedAppend, conditionalRemint, uncommittedReads, binaryHeaders },
   start: startHarness,
 });

@@ -6,6 +6,7 @@ export const UNSUPPORTED_REASONS = {
   conditionalRemint: "librdkafka does not let a caller send InitProducerId with its own pair",
   describe: "librdkafka has no DescribeTransactions; pass a describer",
   uncommittedReads: "node-rdkafka does not tell which of the records that it reads belong to an open transaction",
+  binaryHeaders: "node-rdkafka makes a string of every header value",
 } as const satisfies Record<keyof TransportCapabilities, string>;
 
 const lacking = (name: keyof TransportCapabilities): Capability => ({
@@ -18,4 +19,5 @@ export const capabilitiesWith = (options: { readonly describer: boolean }): Tran
   conditionalRemint: lacking("conditionalRemint"),
   describe: options.describer ? { supported: true } : lacking("describe"),
   uncommittedReads: lacking("uncommittedReads"),
+  binaryHeaders: lacking("binaryHeaders"),
 });

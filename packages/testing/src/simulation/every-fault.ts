@@ -20,12 +20,13 @@ const API_NAMES: readonly ApiName[] = [
 /** The requests that clients send. */
 export const CLIENT_APIS: readonly ApiName[] = API_NAMES.filter((api) => api !== "WriteTxnMarkers");
 
+const LEADER_NOT_AVAILABLE = 5;
 const NOT_ENOUGH_REPLICAS = 19;
 const { NOT_LEADER_OR_FOLLOWER, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE } = KafkaCode;
 
 /** Errors that pass by themselves, by the requests that brokers answer with them. */
 export const PASSING_CODES: Readonly<Record<ApiName, readonly number[]>> = {
-  Metadata: [],
+  Metadata: [LEADER_NOT_AVAILABLE],
   CreateTopics: [],
   DescribeConfigs: [],
   FindCoordinator: [COORDINATOR_NOT_AVAILABLE],
@@ -63,7 +64,8 @@ export const showFault = (action: FaultAction): string => {
 };
 
 /**
- * Hits the `index`-th request of one client, counted from 0 over all kinds of request.
+ * Hits the `index`-th request of one client, counted from 0 over all kinds of request. An error that no broker answers to
+ * such a request hits nothing.
  *
  * @returns the faults by which it waits, one a kind of request; at most one of them hits
  */
@@ -75,8 +77,9 @@ export function faultAt(
   seen: (call: FakeCall) => void = () => {},
 ): readonly InjectedFault[] {
   let left = index;
+  const isPossible = (api: ApiName): boolean => action.kind !== "error" || PASSING_CODES[api].includes(action.code);
   const isIt = (call: FakeCall): boolean => {
-    if (left-- !== 0) return false;
+    if (left-- !== 0 || !isPossible(call.api)) return false;
     seen(call);
     return true;
   };

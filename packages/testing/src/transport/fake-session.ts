@@ -156,11 +156,10 @@ export class FakeSession implements WriterSession {
       else if (transaction.lost) this.#mustRemint(NOTHING);
       return this.#heed(verdict);
     } catch (error) {
-      const { fault } = limit;
-      if (fault === undefined || error !== fault) throw error;
-      if (!transaction.sent) return unsent(fault);
+      const ended = endOf(error, limit);
+      if (!transaction.sent) return unsent(ended);
       this.#leaveOpen(transaction);
-      return { status: "unknown", cause: fault };
+      return { status: "unknown", cause: ended };
     }
   }
 
@@ -182,11 +181,10 @@ export class FakeSession implements WriterSession {
       }
       return this.#refused(ask, answer.code, lost);
     } catch (error) {
-      const { fault } = limit;
-      if (fault === undefined || error !== fault) throw error;
-      if (!sent) return unsent(fault);
+      const ended = endOf(error, limit);
+      if (!sent) return unsent(ended);
       this.#mustRemint({ kind: "append", ask });
-      return { status: "unknown", cause: fault };
+      return { status: "unknown", cause: ended };
     }
   }
 
@@ -287,6 +285,12 @@ export class FakeSession implements WriterSession {
 }
 
 const closedError = (): KrabkaError => new KrabkaError("CLOSED", "The session was closed");
+
+/** What ended a call before its last answer: its own limit, or that no way to a broker was found. @throws any other error */
+const endOf = (error: unknown, { fault }: CallLimit): KrabkaError => {
+  if (KrabkaError.is(error) && (error === fault || error.code === "UNREACHABLE")) return error;
+  throw error;
+};
 
 /** The outcome of a call that had to end before anything was sent. @throws {KrabkaError} `CLOSED` */
 const unsent = (fault: KrabkaError): WriteOutcome => {

@@ -66,6 +66,7 @@ export class FakeTransport implements Transport {
       conditionalRemint: capability(without.conditionalRemint),
       describe: capability(without.describe),
       uncommittedReads: capability(without.uncommittedReads),
+      binaryHeaders: capability(without.binaryHeaders),
     };
     this.#topic = options.topic ?? DEFAULT_TOPIC;
     this.#connection = new FakeConnection({

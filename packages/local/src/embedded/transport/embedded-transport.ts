@@ -61,6 +61,7 @@ export class EmbeddedTransport implements Transport {
     conditionalRemint: SUPPORTED,
     describe: SUPPORTED,
     uncommittedReads: SUPPORTED,
+    binaryHeaders: SUPPORTED,
   };
   readonly #client: BrokerClient;
   readonly #clock: Clock;
