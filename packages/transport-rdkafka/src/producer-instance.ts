@@ -149,7 +149,7 @@ export class ProducerInstance {
     this.#lastReportId += 1;
     const id = this.#lastReportId;
     this.#deliveries.set(id, deliver);
-    const code = this.#native.produce(topic, partition, value, key, timestampMs, id, headers);
+    const code = this.#native.produce(topic, partition, placed(value), placed(key), timestampMs, id, headers);
     if (code !== 0) this.#deliveries.delete(id);
     return code;
   }
@@ -226,3 +226,8 @@ export class ProducerInstance {
     } else if (kind === "error") this.#onProblem(codeOf({ message: event.message }), event.message);
   }
 }
+
+/** Empty, but somewhere: of an empty buffer that lies nowhere node-rdkafka makes a null, and so of an empty value a tombstone. */
+const EMPTY = Buffer.alloc(1).subarray(0, 0);
+
+const placed = <T extends Uint8Array | null>(bytes: T): T | Buffer => (bytes?.length === 0 ? EMPTY : bytes);
