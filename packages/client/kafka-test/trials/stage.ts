@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { CoordinationClient, MemberId, Role } from "@krabka/client";
+import { CoordinationClient, KrabkaError, MemberId, Role } from "@krabka/client";
 import { type FencingToken, type ProducerPair, TOKEN_HEADER, type Transport, type WriterSession } from "@krabka/core";
 import { type KafkaCluster, type RunningFaultProxy, startFaultProxy } from "@krabka/tooling-kafka";
 import { KafkaJsTransport } from "@krabka/transport-kafkajs";
@@ -40,7 +40,10 @@ export interface Found {
 
 /** How long a wait for something that must happen may take. */
 export const LIMIT = { timeoutMs: 30_000 };
+const READ_LIMIT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 1_000;
+/** Begins the record that is appended so that a reader knows the end. */
+const LAST = "last-";
 const SESSION = { transactionTimeoutMs: 60_000, mayMint: () => true };
 const { logLevel, Partitioners } = kafkajs;
 
@@ -113,7 +116,13 @@ export class Stage implements AsyncDisposable {
   /** Somebody else's mint for a role, past all members. */
   async strangerSession(role: Role): Promise<WriterSession> {
     await this.#operator.prepare(LIMIT);
-    return this.#operator.openSession(role, { ...SESSION, ...LIMIT });
+    for (;;) {
+      try {
+        return await this.#operator.openSession(role, { ...SESSION, ...LIMIT });
+      } catch (error) {
+        if (!KrabkaError.is(error) || error.code !== "BUSY") throw error;
+      }
+    }
   }
 
   /** What the coordinator says about a role. */
@@ -157,29 +166,33 @@ export class Stage implements AsyncDisposable {
   async found(topic: string): Promise<readonly Found[]> {
     const partitions = (await this.#partitions(topic)).map(({ partitionId }) => partitionId);
     const last = await this.#appendToEach(topic, partitions);
+    let found: readonly Found[] | undefined;
+    await until(`a reader to see what ${topic} holds`, async () => {
+      found = await this.#read(topic, partitions, last).catch(() => undefined);
+      return found !== undefined;
+    });
+    return found ?? [];
+  }
+
+  /** @throws when kafkajs gives up, as it does while the coordinator of groups is loading on a fresh broker */
+  async #read(topic: string, partitions: readonly number[], last: string): Promise<readonly Found[]> {
     const consumer = this.#kafka.consumer({ groupId: randomUUID() });
     const found: Found[] = [];
+    const open = new Set(partitions);
     try {
       await consumer.connect();
       await consumer.subscribe({ topic, fromBeginning: true });
       await new Promise<void>((resolve, reject) => {
-        const open = new Set(partitions);
-        const giveUp = (): void =>
-          reject(new Error(`Waited in vain for what ${topic} holds; got ${found.length} records`));
-        setTimeout(giveUp, LIMIT.timeoutMs).unref();
+        setTimeout(reject, READ_LIMIT_MS).unref();
         consumer.on("consumer.crash", ({ payload }) => reject(payload.error));
-        consumer
-          .run({
-            eachMessage: async ({ partition, message }) => {
-              const value = message.value?.toString() ?? "";
-              if (value === last) open.delete(partition);
-              else if (!value.startsWith(LAST)) {
-                found.push({ value, partition, token: message.headers?.[TOKEN_HEADER]?.toString() });
-              }
-              if (open.size === 0) resolve();
-            },
-          })
-          .catch(reject);
+        const eachMessage: kafkajs.EachMessageHandler = async ({ partition, message }) => {
+          const value = message.value?.toString() ?? "";
+          const token = message.headers?.[TOKEN_HEADER]?.toString();
+          if (value === last) open.delete(partition);
+          else if (!value.startsWith(LAST)) found.push({ value, partition, token });
+          if (open.size === 0) resolve();
+        };
+        consumer.run({ eachMessage }).catch(reject);
       });
     } finally {
       await consumer.disconnect();
@@ -230,8 +243,6 @@ export class Stage implements AsyncDisposable {
     }
   }
 }
-
-const LAST = "last-";
 
 /** Waits until `holds`, looking again and again. @throws {Error} naming `what` after the limit */
 export const until = async (what: string, holds: () => boolean | Promise<boolean>): Promise<void> => {
