@@ -1,4 +1,4 @@
-import { build, compiled, install, node, tool } from "./steps.mjs";
+import { allButPeers, build, compiled, install, node, tool } from "./steps.mjs";
 
 const commands = {
   kafka: async (args) => {
@@ -14,11 +14,11 @@ const commands = {
   conformance: async ([transport, ...args]) => {
     const folder = `packages/transport-${transport}/kafka-test/conformance`;
     const { version, rest } = kafkaVersion(args);
-    if (!/^(kafkajs)$/.test(transport ?? "") || version === "") {
-      console.error("npm run conformance -- <transport> [--kafka <version>], where <transport> is kafkajs");
+    if (!/^(kafkajs|rdkafka)$/.test(transport ?? "") || version === "") {
+      console.error("npm run conformance -- <transport> [--kafka <version>], where <transport> is kafkajs or rdkafka");
       return 2;
     }
-    await install();
+    await install(allButPeers);
     await build(...compiled());
     const env = version === undefined ? {} : { KRABKA_KAFKA_VERSION: version };
     return tool("vitest", ["run", "--project", "kafka", folder, ...rest], { env });

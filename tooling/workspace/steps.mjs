@@ -44,6 +44,9 @@ export const { packageManager } = JSON.parse(readFileSync(join(root, "package.js
 
 export const toolPath = (name) => join(root, "node_modules", ".bin", name);
 
+/** What the benchmarks compare with is native, and nothing else needs it. */
+export const allButPeers = ["!@krabka/tooling-peers"];
+
 /** The packages whose dependencies a step needs, as pnpm filters; none means all. */
 export async function install(filters = []) {
   const stamp = stampOf(filters);
