@@ -1,4 +1,5 @@
 import { type ClientSettings, HEARTBEAT_MS } from "./client-config.js";
+import type { ConnectionTrouble } from "./connection-trouble.js";
 import type { Deadline } from "./deadline.js";
 import {
   type Callback,
@@ -6,8 +7,10 @@ import {
   type NativeCallbacks,
   type NativeConsumer,
   type NativeEof,
+  type NativeError,
   type NativeMessage,
   type NativeMetadata,
+  type NativePosition,
   type NativeWatermarks,
 } from "./native-binding.js";
 import { codeOf, errorOf, refusedSettings } from "./native-errors.js";
@@ -42,6 +45,7 @@ export class ConsumerInstance {
   readonly #lifetime = new NativeLifetime();
   readonly #topic: string;
   readonly #listener: InstanceListener;
+  readonly #trouble: ConnectionTrouble;
   readonly #callbacks: NativeCallbacks;
   #started: Promise<void> | undefined;
   readonly #assigned = new Set<number>();
@@ -50,17 +54,23 @@ export class ConsumerInstance {
   #watch: NodeJS.Timeout | undefined;
 
   /** @throws {KrabkaError} `INVALID_ARGUMENT` where librdkafka refuses a setting */
-  constructor(settings: ClientSettings, topic: string, listener: InstanceListener) {
+  constructor(settings: ClientSettings, topic: string, trouble: ConnectionTrouble, listener: InstanceListener) {
     this.#native = createConsumer(settings.global, settings.topic);
     this.#topic = topic;
+    this.#trouble = trouble;
     this.#listener = listener;
     this.#callbacks = {
       global: {},
       topic: {},
       event: {
         event_cb: (kind, event) => {
-          this.#heartbeats += 1;
-          if (kind === "error") listener.onProblem(codeOf({ message: event.message }), event.message);
+          // Log entries come from other threads than the reading one.
+          if (kind === "log") trouble.logged(event.fac ?? "", event.message);
+          else this.#heartbeats += 1;
+          if (kind !== "error") return;
+          const code = codeOf({ message: event.message });
+          trouble.failed(code, event.message);
+          listener.onProblem(code, event.message);
         },
       },
     };
@@ -134,6 +144,15 @@ export class ConsumerInstance {
     return { begin: BigInt(lowOffset), end: BigInt(highOffset) };
   }
 
+  /** Why the brokers refuse to tell where this consumer's group stands in a topic; undefined where they don't. */
+  async refusalOf(topic: string, deadline: Deadline): Promise<NativeError | undefined> {
+    const what = `Asking about topic ${JSON.stringify(topic)}`;
+    const [position] = await this.#ask<readonly NativePosition[]>(deadline, what, (timeout, done) =>
+      this.#native.committed([{ topic, partition: 0 }], timeout, done),
+    );
+    return position instanceof Error ? position : undefined;
+  }
+
   /** Ends the client once no call is under way and nothing comes in any more. Idempotent; never rejects. */
   close(): Promise<void> {
     return this.#lifetime.close((done) => void this.#free().then(done));
@@ -158,15 +177,20 @@ export class ConsumerInstance {
 
   /** Asks in slices, so that no thread of the pool is held for long, until there is an answer. */
   async #ask<T>(deadline: Deadline, what: string, start: (timeoutMs: number, done: Callback<T>) => void): Promise<T> {
+    deadline.waitsFor(this.#trouble);
     await deadline.race(this.start(deadline));
     for (let attempt = 0; ; attempt++) {
       const limitMs = Math.ceil(Math.max(1, Math.min(ASK_MS, deadline.remainingMs)));
       const answer = await this.#lifetime.attempt<T>(attempt === 0 ? "quick" : "patient", deadline, (done) =>
         start(limitMs, done),
       );
-      if (answer.ok) return answer.value;
+      if (answer.ok) {
+        this.#trouble.passed();
+        return answer.value;
+      }
       const error = errorOf(answer.error, what);
       if (error.code !== "UNREACHABLE") throw error;
+      if (this.#trouble.refusal !== undefined) throw this.#trouble.refusal;
       await deadline.pause(20);
     }
   }

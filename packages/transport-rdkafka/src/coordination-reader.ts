@@ -2,11 +2,13 @@ import { type CallOptions, type Clock, type FeedListener, KrabkaError, type Role
 import type { ClientConfig } from "./client-config.js";
 import { HAND_OVER_MS } from "./consumer-instance.js";
 import { Deadline } from "./deadline.js";
-import { errorOf } from "./native-errors.js";
+import { errorOf, GROUP_AUTHORIZATION_FAILED } from "./native-errors.js";
 import { type Follower, PartitionReader } from "./partition-reader.js";
 import { SteadyConsumer } from "./steady-consumer.js";
 import { TailProbe } from "./tail-probe.js";
 
+/** librdkafka asks for the coordinator of the group that it insists on, and stops reading when that is refused. */
+const GROUP_RIGHT = 'Describe on groups with the prefix "krabka-"';
 /** librdkafka's name for the first offset that there is. */
 const BEGINNING = -2n;
 /** How long a topic may seem absent. */
@@ -38,7 +40,7 @@ export class CoordinationReader {
     this.consumer = new SteadyConsumer(config.reading("committed"), options.topic, {
       onMessage: (message) => this.#assignedReader(message.partition)?.take(message),
       onEnd: ({ partition, offset }) => this.#assignedReader(partition)?.reached(BigInt(offset)),
-      onProblem: (code, text) => this.#problem(errorOf({ message: text, code }, this.#what)),
+      onProblem: (code, text) => this.#problem(this.#errorOf(code, text)),
     });
   }
 
@@ -67,8 +69,10 @@ export class CoordinationReader {
     return reader !== undefined && this.#assigned.has(reader) ? reader : undefined;
   }
 
-  get #what(): string {
-    return `Reading topic ${JSON.stringify(this.#options.topic)}`;
+  #errorOf(code: number, message: string): KrabkaError {
+    const topic = JSON.stringify(this.#options.topic);
+    const right = code === GROUP_AUTHORIZATION_FAILED ? GROUP_RIGHT : `Read on topic ${topic}`;
+    return errorOf({ message, code }, `Reading topic ${topic}`, right);
   }
 
   #feed(reader: PartitionReader | undefined, follower: Follower): RoleFeed {

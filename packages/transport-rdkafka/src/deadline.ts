@@ -1,11 +1,17 @@
 import { type AbortSignalLike, type CallOptions, type Clock, KrabkaError, MAX_TIMER_MS } from "@krabka/core";
 
+/** What a call waits for, which may know why it takes so long. */
+export interface Awaited {
+  readonly reason: KrabkaError | undefined;
+}
+
 /** The bounds of one call: a time limit and an abort signal, joined. */
 export class Deadline {
   readonly clock: Clock;
   readonly #endsAtMs: number;
   readonly #timeoutMs: number;
   readonly #signal: AbortSignalLike | undefined;
+  #awaited: Awaited | undefined;
 
   /** @throws {KrabkaError} `INVALID_ARGUMENT` for a time limit that no timer can keep */
   constructor(clock: Clock, options: CallOptions | undefined, defaultTimeoutMs: number) {
@@ -24,12 +30,19 @@ export class Deadline {
     return Math.max(0, this.#endsAtMs - this.clock.monotonicMs());
   }
 
-  /** Why the call has ended, or undefined while it goes on. `TIMEOUT` or `ABORTED`. */
+  /** From now on a time limit that passes gives the reason of `awaited` instead of a bare `TIMEOUT`, where there is one. */
+  waitsFor(awaited: Awaited): void {
+    this.#awaited = awaited;
+  }
+
+  /** Why the call has ended, or undefined while it goes on. `ABORTED`, `TIMEOUT`, or why what it waits for did not come. */
   get ended(): KrabkaError | undefined {
     const signal = this.#signal;
     if (signal?.aborted) return new KrabkaError("ABORTED", "The caller's signal was aborted", { cause: signal.reason });
     if (this.remainingMs > 0) return undefined;
-    return new KrabkaError("TIMEOUT", `The time limit of ${this.#timeoutMs} ms passed`);
+    const timeout = new KrabkaError("TIMEOUT", `The time limit of ${this.#timeoutMs} ms passed`);
+    const reason = this.#awaited?.reason;
+    return reason === undefined ? timeout : new KrabkaError(reason.code, reason.message, { cause: timeout });
   }
 
   throwIfEnded(): void {
@@ -40,11 +53,13 @@ export class Deadline {
   /** A limit of its own inside this one: `atMostMs`, or what is left. */
   within(atMostMs: number): Deadline {
     const timeoutMs = Math.max(1, Math.min(atMostMs, this.remainingMs));
-    return new Deadline(this.clock, { timeoutMs, signal: this.#signal }, timeoutMs);
+    const inner = new Deadline(this.clock, { timeoutMs, signal: this.#signal }, timeoutMs);
+    inner.#awaited = this.#awaited;
+    return inner;
   }
 
   /**
-   * Resolves like `work`, or rejects with `TIMEOUT` or `ABORTED` when the call ends first. That ends the wait, not the
+   * Resolves like `work`, or rejects as `ended` says when the call ends first. That ends the wait, not the
    * work; its late failure is dropped.
    */
   race<T>(work: Promise<T>): Promise<T> {
@@ -57,7 +72,7 @@ export class Deadline {
     });
   }
 
-  /** @throws {KrabkaError} `TIMEOUT` or `ABORTED` when the call ends before the pause does. */
+  /** @throws {KrabkaError} `ended`, when the call ends before the pause does. */
   pause(delayMs: number): Promise<void> {
     let cancel = (): void => undefined;
     const pause = new Promise<void>((resolve) => {

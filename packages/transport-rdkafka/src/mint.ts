@@ -85,7 +85,11 @@ const pairOf = async (producer: ProducerInstance, role: Role, deadline: Deadline
 };
 
 const mintError = (error: NativeError, role: Role): KrabkaError => {
-  const known = errorOf(error, `Minting for role ${JSON.stringify(role)}`);
+  const known = errorOf(
+    error,
+    `Minting for role ${JSON.stringify(role)}`,
+    `Write on transactional id ${JSON.stringify(role)}`,
+  );
   // Another InitProducerId for the role came in between: the role is to be read again.
   return known.code === "FENCED" ? new KrabkaError("BUSY", known.message, { role, cause: error }) : known;
 };

@@ -100,7 +100,11 @@ interface NativePartition {
   readonly offset?: number;
 }
 
+/** Where a group stands in a partition, or why that is not told. */
+export type NativePosition = NativePartition | Error;
+
 export interface NativeConsumer extends NativeClient {
+  committed(partitions: readonly NativePartition[], timeoutMs: number, done: Callback<readonly NativePosition[]>): void;
   incrementalAssign(partitions: readonly NativePartition[]): void;
   incrementalUnassign(partitions: readonly NativePartition[]): void;
   /** Runs on a thread of its own, not on libuv's pool. `disconnect` blocks the caller for up to `timeoutMs`. */
@@ -129,7 +133,7 @@ const PRODUCER = [
   "commitTransaction",
   "abortTransaction",
 ];
-const CONSUMER = [...CLIENT, "incrementalAssign", "incrementalUnassign", "consumeLoop"];
+const CONSUMER = [...CLIENT, "committed", "incrementalAssign", "incrementalUnassign", "consumeLoop"];
 
 const checked = <T>(native: unknown, methods: readonly string[]): T => {
   const missing = methods.filter((name) => typeof (native as Record<string, unknown>)[name] !== "function");

@@ -17,7 +17,8 @@ export const CLIENT_CLOSED = -197;
 export const TIMED_OUT = -185;
 export const INCONSISTENT = -149;
 const MESSAGE_TOO_LARGE = 10;
-const TOPIC_AUTHORIZATION_FAILED = 29;
+export const TOPIC_AUTHORIZATION_FAILED = 29;
+export const GROUP_AUTHORIZATION_FAILED = 30;
 export const TOPIC_ALREADY_EXISTS = 36;
 
 /** `_FENCED`, `INVALID_PRODUCER_EPOCH`, `INVALID_PRODUCER_ID_MAPPING`, `PRODUCER_FENCED`. */
@@ -62,7 +63,7 @@ const ERROR_CODES: Readonly<Record<number, ErrorCode>> = {
   17: "INVALID_ARGUMENT",
   18: "INVALID_ARGUMENT",
   [TOPIC_AUTHORIZATION_FAILED]: "UNAUTHORIZED",
-  30: "UNAUTHORIZED",
+  [GROUP_AUTHORIZATION_FAILED]: "UNAUTHORIZED",
   31: "UNAUTHORIZED",
   32: "INVALID_ARGUMENT",
   33: "UNAUTHORIZED",
@@ -115,11 +116,16 @@ export const isFence = (code: number): boolean => FENCES.has(code);
 /** Whether `abortTransaction` after this error leaves the epoch alone. */
 export const leavesEpochAlone = (code: number): boolean => RECORD_REFUSALS.has(code);
 
-/** The error for a caller. What librdkafka calls a transport failure or a time-out of its own is `UNREACHABLE`. */
-export const errorOf = (error: NativeError, what: string): KrabkaError => {
+/**
+ * The error for a caller. What librdkafka calls a transport failure or a time-out of its own is `UNREACHABLE`.
+ *
+ * @param right is what a caller lacks who is refused.
+ */
+export const errorOf = (error: NativeError, what: string, right?: string): KrabkaError => {
   const code = codeOf(error);
   const known = ERROR_CODES[code] ?? "UNREACHABLE";
-  const message = `${what}: ${error.message || textOf(code)} (${code})`;
+  const wanted = known === "UNAUTHORIZED" && right !== undefined ? `; wanted: the right ${right}` : "";
+  const message = `${what}: ${error.message || textOf(code)} (${code})${wanted}`;
   return known === "FENCED"
     ? new FencedError(message, { cause: error })
     : new KrabkaError(known, message, { cause: error });

@@ -1,9 +1,13 @@
 import { type Clock, KrabkaError, type RawRecord, type RecordPosition, type TopicPartition } from "@krabka/core";
 import type { ClientConfig } from "./client-config.js";
 import type { Deadline } from "./deadline.js";
-import { CLIENT_CLOSED, errorOf } from "./native-errors.js";
+import type { NativeError } from "./native-binding.js";
+import { CLIENT_CLOSED, codeOf, errorOf } from "./native-errors.js";
 import { type Delivery, ProducerInstance } from "./producer-instance.js";
 import { messageOf } from "./write-plan.js";
+
+/** `_PURGE_QUEUE`, `_PURGE_INFLIGHT`. */
+const PURGED: ReadonlySet<number> = new Set([-152, -151]);
 
 /** Appends with the rights of any producer, through one native producer for the whole transport. */
 export class OrdinaryWriter {
@@ -41,11 +45,16 @@ export class OrdinaryWriter {
         ),
       ),
     );
+    const { refusal } = producer.trouble;
     return deliveries.map((delivery) => {
       if ("offset" in delivery) return { topic, partition, offset: delivery.offset };
       // A producer of this kind that failed for good fails every later record as well.
       if (this.#producer === producer && delivery.code < 0 && delivery.code !== CLIENT_CLOSED) this.#discard(producer);
-      throw errorOf({ message: "", code: delivery.code }, `Appending to topic ${JSON.stringify(topic)}`);
+      // Where the user may write no topic at all, the producer fails before it sends, and its records are only thrown away.
+      const code =
+        PURGED.has(delivery.code) && refusal !== undefined ? codeOf(refusal.cause as NativeError) : delivery.code;
+      const name = JSON.stringify(topic);
+      throw errorOf({ message: "", code }, `Appending to topic ${name}`, `Write on topic ${name}`);
     });
   }
 

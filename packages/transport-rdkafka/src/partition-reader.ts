@@ -24,6 +24,7 @@ export class PartitionReader {
   readonly #probe: TailProbe;
   readonly #followers = new Set<Follower>();
   readonly #waiters = new Set<() => void>();
+  readonly #ending = new Set<(why: KrabkaError) => void>();
   #view = new PartitionView(0n);
   #begun = false;
   #cold = true;
@@ -94,6 +95,7 @@ export class PartitionReader {
     this.#ended = error;
     if (tell) this.trouble(error);
     this.#followers.clear();
+    for (const reject of this.#ending) reject(error);
     this.#moved();
   }
 
@@ -104,7 +106,7 @@ export class PartitionReader {
    * up to which they were told.
    */
   async sync(follower: Follower, deadline: Deadline): Promise<bigint> {
-    const { begin, end } = await deadline.race(this.#probe.bounds(this.partition, deadline));
+    const { begin, end } = await this.#unlessEnded(deadline.race(this.#probe.bounds(this.partition, deadline)));
     if (begin > this.#view.position) {
       if (this.#view.position > 0n) this.#startOver(begin);
       this.#view.position = begin;
@@ -122,7 +124,7 @@ export class PartitionReader {
 
   /** Nothing more comes by itself: what stands between here and the end is told apart by role. */
   async #syncByProbe(follower: Follower, from: bigint, end: bigint, deadline: Deadline): Promise<bigint> {
-    const entries = await this.#probe.scan(this.partition, from, end, deadline);
+    const entries = await this.#unlessEnded(this.#probe.scan(this.partition, from, end, deadline));
     const own = entries.filter(({ role }) => role === undefined || role === follower.role);
     const last = own.at(-1);
     this.#attach(follower);
@@ -132,6 +134,18 @@ export class PartitionReader {
     const records = held.flatMap((entry): CoordinationRecord[] => ("record" in entry ? [entry.record] : []));
     if (records.length > 0 && this.#followers.has(follower)) follower.listener.onUncommitted(records);
     return this.#view.position;
+  }
+
+  /** Resolves like `work`, or rejects when reading ends for good first. */
+  async #unlessEnded<T>(work: Promise<T>): Promise<T> {
+    work.catch(() => undefined);
+    if (this.#ended !== undefined) throw this.#ended;
+    let leave = (_: KrabkaError): void => undefined;
+    const ended = new Promise<never>((_, reject) => {
+      leave = reject;
+      this.#ending.add(reject);
+    });
+    return await Promise.race([work, ended]).finally(() => this.#ending.delete(leave));
   }
 
   /** Whether what stands at `offset` was decided in the usual time. */

@@ -1,5 +1,6 @@
 import { KrabkaError } from "@krabka/core";
 import type { Lane } from "./call-gate.js";
+import { ConnectionTrouble } from "./connection-trouble.js";
 import type { Deadline } from "./deadline.js";
 import {
   createProducer,
@@ -33,6 +34,7 @@ const NEXT_METADATA_MS = 500;
 
 /** One native producer from its making to its end. */
 export class ProducerInstance {
+  readonly trouble = new ConnectionTrouble();
   readonly #native: NativeProducer;
   readonly #lifetime = new NativeLifetime();
   readonly #deliveries = new Map<number, (delivery: Delivery) => void>();
@@ -68,6 +70,7 @@ export class ProducerInstance {
         delivery_cb: (error, { opaque, offset }) => {
           const deliver = this.#deliveries.get(opaque);
           this.#deliveries.delete(opaque);
+          if (error === null) this.trouble.passed();
           deliver?.(error === null ? { offset: BigInt(offset) } : { code: codeOf({ message: error.message }) });
         },
       },
@@ -85,6 +88,7 @@ export class ProducerInstance {
 
   /** Makes librdkafka's client and waits until a broker answers. */
   async connect(deadline: Deadline): Promise<void> {
+    deadline.waitsFor(this.trouble);
     if (!this.#connected) {
       const answer = await this.#lifetime.attempt("quick", deadline, (done) => {
         this.#native.configureCallbacks(true, this.#callbacks);
@@ -107,9 +111,11 @@ export class ProducerInstance {
         await this.#lifetime.call<NativeMetadata>(lane, deadline, "Reaching a broker", (done) =>
           this.#native.getMetadata({ allTopics: false, timeout }, done),
         );
+        this.trouble.passed();
         return;
       } catch (error) {
         if (!KrabkaError.is(error) || error.code !== "UNREACHABLE") throw error;
+        if (this.trouble.refusal !== undefined) throw this.trouble.refusal;
         await deadline.pause(20);
       }
     }
@@ -222,8 +228,13 @@ export class ProducerInstance {
       const statistics = Statistics.parse(event.message);
       for (const look of [...this.#statisticsWaiters]) look(statistics);
     } else if (kind === "log") {
+      this.trouble.logged(event.fac ?? "", event.message);
       for (const listener of [...this.#logListeners]) listener(event.fac ?? "", event.message);
-    } else if (kind === "error") this.#onProblem(codeOf({ message: event.message }), event.message);
+    } else if (kind === "error") {
+      const code = codeOf({ message: event.message });
+      this.trouble.failed(code, event.message);
+      this.#onProblem(code, event.message);
+    }
   }
 }
 

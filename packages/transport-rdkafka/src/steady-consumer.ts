@@ -1,7 +1,8 @@
 import type { ClientSettings } from "./client-config.js";
+import { ConnectionTrouble } from "./connection-trouble.js";
 import { ConsumerInstance, type ConsumerListener } from "./consumer-instance.js";
 import { Deadline } from "./deadline.js";
-import type { NativeMetadata } from "./native-binding.js";
+import type { NativeError, NativeMetadata } from "./native-binding.js";
 import { systemClock } from "./system-clock.js";
 
 const START_LIMIT_MS = 10_000;
@@ -14,6 +15,7 @@ const START_AGAIN_MS = 1_000;
  * of a group that nobody uses refuses it, and tells nobody.
  */
 export class SteadyConsumer {
+  readonly trouble = new ConnectionTrouble();
   readonly #settings: ClientSettings;
   readonly #topic: string;
   readonly #listener: ConsumerListener;
@@ -54,6 +56,10 @@ export class SteadyConsumer {
     return this.#current.bounds(topic, partition, deadline);
   }
 
+  refusalOf(topic: string, deadline: Deadline): Promise<NativeError | undefined> {
+    return this.#current.refusalOf(topic, deadline);
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     this.#end(this.#current);
@@ -61,7 +67,7 @@ export class SteadyConsumer {
   }
 
   #make(): ConsumerInstance {
-    return new ConsumerInstance(this.#settings, this.#topic, {
+    return new ConsumerInstance(this.#settings, this.#topic, this.trouble, {
       onMessage: (message) => {
         if (!this.#positions.has(message.partition)) return;
         this.#positions.set(message.partition, BigInt(message.offset) + 1n);

@@ -1,11 +1,14 @@
 import { KrabkaError } from "@krabka/core";
 import type { Deadline } from "./deadline.js";
+import { errorOf } from "./native-errors.js";
 import type { SteadyConsumer } from "./steady-consumer.js";
 
 /** How long a count is used: partitions are added rarely, and never taken away. */
 const COUNT_MAX_AGE_MS = 300_000;
 /** How long a topic may seem absent, since a broker can lag behind its creation. */
 const ABSENT_FOR_MS = 1_000;
+/** How long the answer why it seems so may take. */
+const REFUSAL_MS = 1_000;
 
 /** Partition counts. */
 export class TopicDirectory {
@@ -39,11 +42,15 @@ export class TopicDirectory {
 
   /** node-rdkafka leaves out why a topic has no partitions; another question is answered with a code. */
   async #whyNone(topic: string, deadline: Deadline): Promise<KrabkaError> {
+    const name = JSON.stringify(topic);
+    const absent = new KrabkaError("UNKNOWN_TOPIC", `Topic ${name} does not exist`);
     try {
-      await this.#consumer.bounds(topic, 0, deadline.within(1_000));
-    } catch (error) {
-      if (KrabkaError.is(error) && error.code === "UNAUTHORIZED") return error;
+      const refusal = await this.#consumer.refusalOf(topic, deadline.within(REFUSAL_MS));
+      if (refusal === undefined) return absent;
+      const error = errorOf(refusal, `Looking topic ${name} up`, `Describe on topic ${name}`);
+      return error.code === "UNAUTHORIZED" ? error : absent;
+    } catch {
+      return deadline.ended ?? absent;
     }
-    return new KrabkaError("UNKNOWN_TOPIC", `Topic ${JSON.stringify(topic)} does not exist`);
   }
 }

@@ -1,7 +1,16 @@
 import { KrabkaError, type WriteOutcome } from "@krabka/core";
 import { Deadline } from "./deadline.js";
 import type { NativeError } from "./native-binding.js";
-import { codeOf, errorOf, INCONSISTENT, isFence, leavesEpochAlone, refusesEndTxn, verdictOn } from "./native-errors.js";
+import {
+  codeOf,
+  errorOf,
+  INCONSISTENT,
+  isFence,
+  leavesEpochAlone,
+  refusesEndTxn,
+  TOPIC_AUTHORIZATION_FAILED,
+  verdictOn,
+} from "./native-errors.js";
 import type { Delivery, ProducerInstance, ProducerMessage } from "./producer-instance.js";
 import { Statistics } from "./statistics.js";
 
@@ -146,10 +155,18 @@ export class Transaction {
         if (delivery !== undefined && "code" in delivery && code === INCONSISTENT) code = delivery.code;
       }
     }
-    const cause = errorOf(code === error.code ? error : { message: "", code }, "Writing in a transaction");
+    const refusal = code === error.code ? error : { message: "", code };
+    const cause = errorOf(refusal, "Writing in a transaction", this.#right(code));
     if (isFence(code)) return fenced(cause);
     const reusable = leavesEpochAlone(code) && (await this.#abort());
     return aborted(cause, reusable, this.#endsCounted);
+  }
+
+  /** What a user lacks who is refused with this code. */
+  #right(code: number): string | undefined {
+    if (code !== TOPIC_AUTHORIZATION_FAILED) return undefined;
+    const topics = [...new Set(this.#messages.map(({ topic }) => JSON.stringify(topic)))];
+    return `Write on topic ${topics.join(" and ")}`;
   }
 
   /** @returns whether librdkafka is ready for the next transaction */

@@ -112,6 +112,7 @@ export class RdKafkaTransport implements Transport {
 
   prepare(options?: CallOptions): Promise<Prepared> {
     const deadline = this.#deadline(options);
+    deadline.waitsFor(this.#reader.consumer.trouble);
     this.#prepared ??= this.#open(() => this.#setup.prepare(this.#topic, deadline)).catch((error: unknown) => {
       this.#prepared = undefined;
       throw error;

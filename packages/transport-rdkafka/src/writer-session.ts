@@ -106,6 +106,10 @@ export class RdKafkaSession implements WriterSession {
       if (outcome.status === "fenced") this.#state = { kind: "fenced", cause: outcome.cause };
       else if (!reusable) this.#state = { kind: "spent" };
     }
+    // A right that is missing is the caller's to know, not a failure that passes.
+    if (outcome.status === "aborted" && KrabkaError.is(outcome.cause) && outcome.cause.code === "UNAUTHORIZED") {
+      throw outcome.cause;
+    }
     return outcome;
   }
 
