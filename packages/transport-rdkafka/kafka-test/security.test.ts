@@ -191,13 +191,25 @@ describe("B15: with rights on role-a alone", () => {
     await leadership.resign();
   });
 
-  it.each(["secrets", "seen"])("a write to %s is refused by name, and the leadership goes on", async (topic) => {
+  it("a write to a topic without any right is refused by name, and the leadership goes on", async () => {
     const leadership = await clientOf("member").acquire(roleA, MEMBER, LIMIT);
     const { token } = leadership;
-    expectRefusal(await failureOf(leadership.write({ topic, value: "x" })), `on topic "${topic}"`);
+    expectRefusal(await failureOf(leadership.write({ topic: "secrets", value: "x" })), 'on topic "secrets"');
     await leadership.write({ topic: "commands", value: "x" });
     await leadership.renew();
     expect(leadership.token.equals(token)).toBe(true);
+  });
+
+  it("a write to a topic with Describe alone is refused by name, and its producer replaced under a later token", async () => {
+    const client = clientOf("member");
+    const before = await client.acquire(roleA, MEMBER, LIMIT);
+    const { token } = before;
+    const refusal = await failureOf(before.write({ topic: "seen", value: "x" }));
+    expectRefusal(refusal, 'the right Write on topic "seen"');
+    expect((await failureOf(before.write({ topic: "commands", value: "x" }))).code).toBe("FENCED");
+    const after = await client.acquire(roleA, MEMBER, LIMIT);
+    expect(after.token.compareTo(token)).toBe(1);
+    await after.write({ topic: "commands", value: "x" });
   });
 
   it("a write to a topic that does not exist is told from one to a topic without rights", async () => {
