@@ -9,9 +9,15 @@ for (const event of ["unhandledRejection", "uncaughtException"]) {
 }
 
 const transports = {
-  kafkajs: () => new KafkaJsTransport({ kafka: { brokers: bootstrap.split(","), logLevel: 0 }, requestTimeoutMs }),
+  kafkajs: async () =>
+    new KafkaJsTransport({ kafka: { brokers: bootstrap.split(","), logLevel: 0 }, requestTimeoutMs }),
+  // By its path: the client does not depend on this transport.
+  rdkafka: async () => {
+    const { RdKafkaTransport } = await import("../../../transport-rdkafka/dist/index.js");
+    return new RdKafkaTransport({ brokers: bootstrap, requestTimeoutMs });
+  },
 };
-const client = new CoordinationClient(transports[transport](), { leaseMs });
+const client = new CoordinationClient(await transports[transport](), { leaseMs });
 const leaderships = new Map();
 
 for (const role of roles) {
