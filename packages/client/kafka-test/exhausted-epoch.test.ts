@@ -18,25 +18,25 @@ it("a role whose coordinator moved and whose epoch is exhausted gets a lower pro
   await strangers.prepare();
 
   // Roles on all coordinators take the lower blocks of producer ids, so that the role under test gets a higher one.
-  const roles: { role: Role; producerId: bigint }[] = [];
+  const roles: { role: Role; producerId: bigint; mintedBy: number }[] = [];
   for (let i = 0; i < 12; i++) {
     const role = Role.of(`role-${i}`);
+    const mintedBy = await coordinatorOf(new Kafka(kafka), role);
     const session = await strangers.openSession(role, FOREVER);
-    roles.push({ role, producerId: session.pair.producerId });
+    roles.push({ role, producerId: session.pair.producerId, mintedBy });
     await session.close();
   }
   const blocks = new Set(roles.map(({ producerId }) => producerId / 1_000n));
   expect(blocks.size).toBe(3);
-  const { role, producerId } = roles.reduce((a, b) => (a.producerId > b.producerId ? a : b));
+  const { role, producerId, mintedBy } = roles.reduce((a, b) => (a.producerId > b.producerId ? a : b));
 
   await using first = new CoordinationClient(new KafkaJsTransport({ kafka }), { leaseMs: LEASE_MS });
   const a = await first.acquire(role, MemberId.of("a"), { timeoutMs: 30_000 });
   expect(a.token.producerId).toBe(producerId);
   const before = a.token;
 
-  // The coordinator's broker goes down for good; the ones that are left have lower blocks.
-  const coordinator = await coordinatorOf(new Kafka(kafka), role);
-  await cluster.brokers.find(({ id }) => id === coordinator)?.stop();
+  // The broker with the highest block goes down for good, so whoever coordinates the role from now on has a lower one.
+  await cluster.brokers.find(({ id }) => id === mintedBy)?.stop();
 
   let pair = await mintOnce(strangers, role);
   while (pair.producerId === producerId) pair = await mintOnce(strangers, role);
