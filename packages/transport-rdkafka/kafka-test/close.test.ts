@@ -51,7 +51,7 @@ const closesWithin = async (transport: RdKafkaTransport, limitMs: number): Promi
   expect(performance.now() - startedAtMs).toBeLessThan(limitMs);
 };
 
-describe("close", () => {
+describe("J2: close", () => {
   it(`ends everything at any point of the work, ${CYCLES} times`, { timeout: 20_000 * CYCLES }, async () => {
     for (let cycle = 0; cycle < CYCLES; cycle++) {
       const transport = transportTo(cluster.bootstrap);
@@ -99,7 +99,7 @@ describe("close", () => {
     expect(await ended).toBe("CLOSED");
   });
 
-  it("leaves no thread behind", async () => {
+  it("leaves no thread behind (J1)", async () => {
     const cycle = async () => {
       const transport = transportTo(cluster.bootstrap);
       await work(transport, role());

@@ -49,7 +49,7 @@ const endsByItself = async (child: ChildProcessByStdio<Writable, Readable, null>
   expect(performance.now() - startedAtMs).toBeLessThan(LIMIT_MS);
 };
 
-describe("a process that leads, writes and closes (J1)", () => {
+describe("J1: a process that leads, writes and closes", () => {
   it("ends by itself", async () => {
     await endsByItself(await leading());
   });

@@ -82,7 +82,7 @@ const codeIn = (error: unknown): string => (KrabkaError.is(error) ? error.code :
 const requests = (apiKey: number): number => harness.cluster.faults?.requests(apiKey) ?? 0;
 
 describe("a session", () => {
-  it("has the pair that the coordinator holds for it, over takeovers in quick succession (J4)", async () => {
+  it("J4: has the pair that the coordinator holds for it, over takeovers in quick succession", async () => {
     const [one, other] = [await transport(), await transport()];
     const contested = role();
     for (let takeover = 0; takeover < 10; takeover++) {
@@ -91,7 +91,7 @@ describe("a session", () => {
     }
   });
 
-  it("keeps its pair over commits and over an abort (A1)", async () => {
+  it("A1: keeps its pair over commits and over an abort", async () => {
     const session = await mint(await transport(), role());
     const { pair } = session;
     for (let write = 0; write < 20; write++) expect((await session.commit([command("x")])).status).toBe("committed");
@@ -127,7 +127,7 @@ describe("a session", () => {
     expect(await codeOf(session.remint())).toBe("UNSUPPORTED");
   });
 
-  it("settles every call within its limit after a fence, and the event loop goes on (B7)", async () => {
+  it("B7: settles every call within its limit after a fence, and the event loop goes on", async () => {
     const [one, other] = [await transport(), await transport()];
     const contested = role();
     const deposed = await mint(one, contested);
@@ -147,7 +147,7 @@ describe("a session", () => {
     expect(drift).toBeLessThan(100);
   });
 
-  it("commits 50,000 records at once without holding up timers for a second (J3)", { timeout: 60_000 }, async () => {
+  it("J3: commits 50,000 records at once without holding up timers for a second", { timeout: 60_000 }, async () => {
     const session = await mint(await transport(), role());
     let latest = performance.now();
     let late = 0;
