@@ -66,7 +66,7 @@ async function coordinatorOf(kafka: Kafka, role: Role): Promise<number> {
   const partitions = topics[0]?.partitions ?? [];
   let hash = 0;
   for (let i = 0; i < role.length; i++) hash = (Math.imul(hash, 31) + role.charCodeAt(i)) | 0;
-  const index = (hash & 0x7fffffff) % partitions.length;
+  const index = Math.abs(hash) % partitions.length;
   return partitions.find(({ partitionId }) => partitionId === index)?.leader as number;
 }
 
