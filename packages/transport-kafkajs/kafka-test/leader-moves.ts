@@ -38,7 +38,7 @@ export class LeaderMoves {
   /** The coordinator of a role is the leader of its partition of the transaction log. */
   async moveCoordinator(role: Role): Promise<void> {
     const count = (await this.#partitions(TRANSACTIONS)).length;
-    await this.move({ topic: TRANSACTIONS, partition: (javaHash(role) & 0x7fffffff) % count });
+    await this.move({ topic: TRANSACTIONS, partition: Math.abs(javaHash(role)) % count });
   }
 
   async #look({ topic, partition }: TopicPartition): Promise<PartitionMetadata> {

@@ -149,7 +149,7 @@ export class Stage implements AsyncDisposable {
   /** The broker that coordinates a role: the leader of its partition of the transaction log. */
   async coordinatorOf(role: Role): Promise<number> {
     const partitions = await this.#partitions("__transaction_state");
-    const index = (javaHash(role) & 0x7fffffff) % partitions.length;
+    const index = Math.abs(javaHash(role)) % partitions.length;
     return partitions.find(({ partitionId }) => partitionId === index)?.leader ?? -1;
   }
 

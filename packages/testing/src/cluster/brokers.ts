@@ -10,7 +10,7 @@ interface Broker {
 export const javaHash = (text: string): number => {
   let hash = 0;
   for (let i = 0; i < text.length; i++) hash = (Math.imul(hash, 31) + text.charCodeAt(i)) | 0;
-  return hash & 0x7fffffff;
+  return Math.abs(hash);
 };
 
 /** Which brokers are up, and the producer ids that each hands out from its own block of 1,000. */
