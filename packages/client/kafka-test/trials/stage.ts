@@ -157,8 +157,9 @@ export class Stage implements AsyncDisposable {
   async inSync(...topics: readonly string[]): Promise<void> {
     const all = ["__coordination_state", "__transaction_state", ...topics];
     await until("all replicas to be in sync", async () => {
-      const partitions = (await Promise.all(all.map((topic) => this.#partitions(topic)))).flat();
-      return partitions.every(({ isr, replicas }) => isr.length === replicas.length);
+      // kafkajs throws for a topic that not every broker knows yet.
+      const partitions = await Promise.all(all.map((topic) => this.#partitions(topic))).catch(() => undefined);
+      return partitions?.flat().every(({ isr, replicas }) => isr.length === replicas.length) ?? false;
     });
   }
 
