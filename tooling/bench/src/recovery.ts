@@ -7,17 +7,19 @@ import { printTable } from "./figures.js";
 const OPERATIONS = 1_000_000;
 const CALLERS = 512;
 const KEYS = 1_000;
+const VALUE_BYTES = 100;
 const TAIL_BYTES = 64 * 1024 * 1024;
 const OPENINGS = 7;
 
-/** Opening a directory that has seen a million operations, with 64 MiB of them behind the newest checkpoint. */
+/** Opening a directory with a million operations behind its checkpoint and a tail of 64 MiB to replay. */
 export async function measureRecovery(json: boolean): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), "krabka-bench-"));
   try {
     const tail = await fill(directory);
     const samplesMs: number[] = [];
     for (let i = 0; i < OPENINGS; i++) samplesMs.push(await openOnce(directory));
-    console.log(`${OPERATIONS} operations, of which the last ${(tail / 1024 / 1024).toFixed(1)} MiB are replayed`);
+    const tailMib = (tail.tailBytes / 1024 / 1024).toFixed(1);
+    console.log(`${OPERATIONS} operations behind the checkpoint, ${tail.operations} in a tail of ${tailMib} MiB`);
     printTable([{ name: "opening", samplesMs }]);
     const value = [...samplesMs].sort((a, b) => a - b)[Math.floor(OPENINGS / 2)] as number;
     if (json)
@@ -27,23 +29,21 @@ export async function measureRecovery(json: boolean): Promise<void> {
   }
 }
 
-async function fill(directory: string): Promise<number> {
+async function fill(directory: string): Promise<{ readonly tailBytes: number; readonly operations: number }> {
   const log = await FileLog.open(directory);
-  // The first half is covered by checkpoints as usual; the rest is left as a tail of the wanted size.
+  // These are covered by checkpoints as usual; what follows is left as a tail of the wanted size.
   const first = await LogBackedCoordinationService.open(log);
-  const tailOperations = Math.floor(TAIL_BYTES / 128);
-  await write(first, OPERATIONS - tailOperations);
+  await write(first, OPERATIONS);
   await first.close();
   await log.close();
   const again = await FileLog.open(directory);
   const second = await LogBackedCoordinationService.open(again, { checkpointAfterBytes: 1024 * 1024 * 1024 });
   let operations = 0;
-  while (again.status().tailBytes < TAIL_BYTES) operations += await write(second, 50_000);
+  while (again.status().tailBytes < TAIL_BYTES) operations += await write(second, 20_000);
   const { tailBytes } = again.status();
   await second.close();
   await again.close();
-  if (operations === 0) throw new Error("No tail was written");
-  return tailBytes;
+  return { tailBytes, operations };
 }
 
 async function write(service: LogBackedCoordinationService, operations: number): Promise<number> {
@@ -54,7 +54,7 @@ async function write(service: LogBackedCoordinationService, operations: number):
       left -= 1;
       const key = `key-${lane}-${left % Math.ceil(KEYS / CALLERS)}`;
       const known = values.get(key) ?? (await service.get(key)).found?.value ?? ABSENT;
-      const next = Buffer.from(`value-${left}`);
+      const next = Buffer.alloc(VALUE_BYTES, left);
       const result = await service.compareAndSet(key, known, next);
       if (!result.success) throw new Error("Nobody else writes");
       values.set(key, next);
