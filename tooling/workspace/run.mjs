@@ -1,6 +1,12 @@
-import { allButPeers, build, compiled, install, node, tool } from "./steps.mjs";
+import { allButPeers, build, compiled, install, node, packageManager, run, tool } from "./steps.mjs";
 
 const commands = {
+  // turbo looks for the package manager on the path, which a fresh machine does not have.
+  build: async (args) => {
+    await install(allButPeers);
+    const turbo = ["turbo", "run", "build", ...args].join(" ");
+    return run("npx", ["--yes", "-p", packageManager, "-c", turbo]);
+  },
   kafka: async (args) => {
     await install(["krabka-workspace", "@krabka/tooling-kafka..."]);
     await build("tooling/kafka");

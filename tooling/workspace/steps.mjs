@@ -13,7 +13,7 @@ if (major < 20 || (major === 20 && minor < 19)) {
 }
 
 /** Runs a command in the repository and resolves with its exit code; signals reach it through the terminal's group. */
-function run(command, args, { quiet = false, env = {} } = {}) {
+export function run(command, args, { quiet = false, env = {} } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       cwd: root,
