@@ -10,7 +10,7 @@ import {
 /**
  * Why a leadership ended.
  *
- * - `fenced`: the broker refused the pair.
+ * - `fenced`: the broker refused the pair, or this side had to give it up because an answer was lost.
  * - `expired`: the lease ran out before a renewal was acknowledged.
  * - `resigned`: `resign`, `close` or `transferTo` was called.
  * - `evicted`: the log shows a later leader.
@@ -37,6 +37,14 @@ export const Loss = {
       ...who,
       cause,
     }),
+  }),
+  /** The pair is given up by this side: an answer was lost, and the backend cannot take a new epoch of its own pair. */
+  givenUp: (who: Identity, why: string): Loss => ({
+    reason: "fenced",
+    error: new FencedError(
+      `${who.member} gave up its pair for role ${who.role} after an answer was lost (token ${who.token}): ${why}`,
+      who,
+    ),
   }),
   evicted: (who: Identity, later: { member: MemberId; token: FencingToken }): Loss => ({
     reason: "evicted",

@@ -217,7 +217,8 @@ export class Tenancy {
   async regain(state = this.view.state): Promise<WriteOutcome | undefined> {
     const { conditionalRemint } = this.transport.capabilities;
     try {
-      if (!conditionalRemint.supported) throw new FencedError(conditionalRemint.reason, this.who);
+      if (!conditionalRemint.supported) this.lose(Loss.givenUp(this.who, conditionalRemint.reason));
+      this.requireHeld();
       const settled = await this.#remint();
       this.renewed(await this.reign.grant(state, [], { timeoutMs: this.callMs() }));
       return settled;

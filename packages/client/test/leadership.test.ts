@@ -153,6 +153,19 @@ describe("ambiguous outcomes", () => {
     },
   );
 
+  it("where no new epoch can be taken the leadership ends, and says so without blaming the broker", async () => {
+    const world = new World("transaction");
+    const a = world.member("a", { transport: { without: { conditionalRemint: "this backend cannot re-mint" } } });
+    const leadership = await world.settle(a.client.acquire(ROLE, a.id));
+    world.cluster.faults.inject({ api: "EndTxn", action: { kind: "lose-answer" } });
+    await world.settle(leadership.write(record("once")));
+    const next = leadership.write(record("never"));
+    await expect(world.settle(next)).rejects.toThrow(/gave up its pair.*answer was lost.*this backend cannot re-mint/);
+    expect(leadership.loss?.reason).toBe("fenced");
+    expect(values(world)).toEqual(["once"]);
+    await end(world, a);
+  });
+
   it("A2: a commit that arrives late does not end the next transaction", async () => {
     const { world, a, leadership } = await lead();
     const held = world.cluster.faults.inject({ api: "EndTxn", action: { kind: "hold-request" } });

@@ -5,7 +5,7 @@ import { LocalError } from "../../errors.js";
 
 /** `sockaddr_un` of Linux takes 107 bytes and a zero. */
 const MAX_PATH_BYTES = 107;
-/** What the first place of the socket adds: `.XXXXXX/s`. */
+/** What the first place of the socket adds: a dot, six random characters, and `/s`. */
 const SUFFIX_BYTES = 9;
 
 /** @throws {LocalError} `INVALID_ARGUMENT` for a path that no socket can have */
