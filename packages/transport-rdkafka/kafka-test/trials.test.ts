@@ -8,7 +8,6 @@ import { termEndingTrials } from "./term-ending-trials.js";
 /** Trials whose shared bodies do not fit this transport, and where it is tried instead. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   A1: "session.test.ts: librdkafka does not take a sequence number back when the broker refused its record, so the next write to that partition ends the term",
-  A6: "nowhere: without describe nobody learns that the coordinator forgot the role, so the lease of a minute is waited out",
   A12: "mixed.test.ts: a deposed member's first write within a lease of a second may end as UNKNOWN_OUTCOME here, since librdkafka needs that long to see that its connections are dead",
   B2: "term-ending-trials.ts: conditionalRemint is missing",
   B4: "term-ending-trials.ts: conditionalRemint is missing",

@@ -37,6 +37,12 @@ const COMMON: RdKafkaConfig = {
   "reconnect.backoff.max.ms": 1_000,
 };
 
+/**
+ * librdkafka's bounds for `socket.timeout.ms`. Its default is a minute: a consumer whose connection went silent would read
+ * nothing for so long, and a member that reads nothing can't stand for a role.
+ */
+const withinBounds = (timeoutMs: number): number => Math.min(300_000, Math.max(10, Math.ceil(timeoutMs)));
+
 /** The settings of every native client of one transport, made from the caller's own. */
 export class ClientConfig {
   readonly #base: RdKafkaConfig;
@@ -55,7 +61,7 @@ export class ClientConfig {
         `brokers must be a list of host:port or a configuration with bootstrap.servers; got ${JSON.stringify(brokers)}`,
       );
     }
-    this.#base = { ...COMMON, ...given };
+    this.#base = { ...COMMON, "socket.timeout.ms": withinBounds(requestTimeoutMs), ...given };
     this.#requestTimeoutMs = requestTimeoutMs;
   }
 

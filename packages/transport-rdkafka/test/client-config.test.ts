@@ -25,4 +25,14 @@ describe("the configuration", () => {
     expect(global["socket.timeout.ms"]).toBe(4_900);
     expect(topic["message.timeout.ms"]).toBe(5_000);
   });
+
+  it("gives up a silent connection of every client after the request's limit, unless the caller wants otherwise", () => {
+    const limits = (brokers: ConstructorParameters<typeof ClientConfig>[0]) => {
+      const config = new ClientConfig(brokers, 3_000);
+      const clients = [config.ordinary(), config.reading("committed"), config.reading("uncommitted")];
+      return [config.admin, ...clients.map(({ global }) => global)].map((settings) => settings["socket.timeout.ms"]);
+    };
+    expect(limits("a:9092")).toEqual([3_000, 3_000, 3_000, 3_000]);
+    expect(limits({ "bootstrap.servers": "a:9092", "socket.timeout.ms": 5_000 })).toEqual([5_000, 5_000, 5_000, 5_000]);
+  });
 });
