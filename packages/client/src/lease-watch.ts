@@ -19,6 +19,8 @@ export class LeaseWatch {
   readonly #clock: Clock;
   readonly #leaseMs: number;
   #heardOffset = -1n;
+  /** Of the newest uncommitted record since then. */
+  #lifeOffset = -1n;
   #heardAtMs = 0;
   #heardLive = false;
   #logInstant: LogInstant | undefined;
@@ -32,12 +34,18 @@ export class LeaseWatch {
   heard(lease: HeldLease, live: boolean): void {
     if (lease.offset === this.#heardOffset) return;
     this.#heardOffset = lease.offset;
+    this.#lifeOffset = -1n;
     this.#heardAtMs = this.#clock.monotonicMs();
     this.#heardLive = live;
   }
 
-  /** The holder is alive although its records are not committed yet. */
-  signOfLife(): void {
+  /**
+   * A record of the holder's at this offset is not committed yet. It shows life once, when it comes in: a holder that died in
+   * the middle of a transaction leaves it to be seen until the broker ends the transaction.
+   */
+  signOfLife(offset: bigint): void {
+    if (offset <= this.#heardOffset || offset <= this.#lifeOffset) return;
+    this.#lifeOffset = offset;
     this.#heardAtMs = this.#clock.monotonicMs();
     this.#heardLive = true;
   }

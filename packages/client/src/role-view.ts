@@ -99,7 +99,9 @@ export class RoleView {
   #signOfLife(records: readonly CoordinationRecord[]): void {
     const holder = this.#state.lease?.member;
     for (const record of records) {
-      if (record.role === this.role && record.kind === "lease" && record.member === holder) this.watch.signOfLife();
+      if (record.role === this.role && record.kind === "lease" && record.member === holder) {
+        this.watch.signOfLife(record.offset);
+      }
     }
     this.#notify();
   }
