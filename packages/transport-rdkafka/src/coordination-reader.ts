@@ -32,6 +32,7 @@ export class CoordinationReader {
   readonly #quietFromMs = new Map<number, number>();
   readonly #assigned = new WeakSet<PartitionReader>();
   #closed = false;
+  #lookingForTopic = false;
   #troubleToldAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(config: ClientConfig, options: ReaderOptions) {
@@ -145,7 +146,11 @@ export class CoordinationReader {
   }
 
   #problem(error: KrabkaError): void {
-    const forGood = error.code === "UNAUTHORIZED" || error.code === "UNKNOWN_TOPIC";
+    if (error.code === "UNKNOWN_TOPIC") {
+      void this.#lookForTopic(error);
+      return;
+    }
+    const forGood = error.code === "UNAUTHORIZED";
     const nowMs = this.#options.clock.monotonicMs();
     // librdkafka speaks up at every attempt to connect.
     if (!forGood && nowMs - this.#troubleToldAtMs < TROUBLE_EVERY_MS) return;
@@ -153,6 +158,36 @@ export class CoordinationReader {
     for (const reader of this.#readers.values()) {
       if (forGood) reader.end(error);
       else reader.trouble(error);
+    }
+  }
+
+  /**
+   * librdkafka repeats what one broker said, which can lag behind the creation of the topic, and reads on by itself once it
+   * sees the topic again. Only a topic that stays absent ends reading.
+   */
+  async #lookForTopic(error: KrabkaError): Promise<void> {
+    if (this.#lookingForTopic) return;
+    this.#lookingForTopic = true;
+    const { topic, clock } = this.#options;
+    const deadline = new Deadline(clock, undefined, ABSENT_FOR_MS);
+    // Where no broker answers, nothing is known about the topic.
+    let absent = false;
+    try {
+      for (;;) {
+        const { topics } = await this.consumer.metadata(topic, deadline);
+        absent = !topics.some(({ name, partitions }) => name === topic && partitions.length > 0);
+        if (!absent) break;
+        await deadline.pause(50);
+      }
+    } catch {
+      // The time is over.
+    }
+    this.#lookingForTopic = false;
+    if (this.#closed) return;
+    const passing = new KrabkaError("UNREACHABLE", error.message, { cause: error });
+    for (const reader of this.#readers.values()) {
+      if (absent) reader.end(error);
+      else reader.trouble(passing);
     }
   }
 }
