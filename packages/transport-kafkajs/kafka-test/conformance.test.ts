@@ -1,5 +1,5 @@
 import { describeTransport } from "@krabka/testing/conformance";
-import { startHarness } from "./kafka-harness.js";
+import { startHarness } from "./kafkajs-harness.js";
 
 const missing = {
   moveLeader: "one broker; see conformance-cluster.test.ts",

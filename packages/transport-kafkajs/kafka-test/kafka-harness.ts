@@ -1,61 +1,62 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ProducerPair, RawRecord, ReadRecord, Role, TopicPartition } from "@krabka/core";
-import type { OpenTransaction, TransportHarness, WireFault, WireFaultHandle } from "@krabka/testing/conformance";
-import { type KafkaCluster, type StartKafkaOptions, startKafka } from "@krabka/tooling-kafka";
+import type { ProducerPair, RawRecord, ReadRecord, Role, TopicPartition, Transport } from "@krabka/core";
+import type {
+  HarnessTransportOptions,
+  OpenTransaction,
+  TransportHarness,
+  WireFault,
+  WireFaultHandle,
+} from "@krabka/testing/conformance";
+import type { KafkaCluster, StartKafkaOptions } from "@krabka/tooling-kafka";
 import kafkajs from "kafkajs";
 import { ClusterMap } from "../src/cluster-map.js";
-import { decompress } from "../src/decompress.js";
 import { NONE, TRANSACTIONAL_ID_NOT_FOUND } from "../src/error-codes.js";
-import { KafkaJsTransport, type LeaseRecords } from "../src/index.js";
 import { openWire } from "../src/kafkajs-internals.js";
 import { systemClock } from "../src/system-clock.js";
-import { DESCRIBE_TRANSACTIONS, FETCH, LIST_OFFSETS, METADATA } from "../src/wire/api.js";
+import { DESCRIBE_TRANSACTIONS, METADATA } from "../src/wire/api.js";
 import { decodeMetadata, encodeMetadata } from "../src/wire/cluster-requests.js";
-import {
-  decodeFetch,
-  decodeListOffsets,
-  encodeFetch,
-  encodeListOffsets,
-  type FetchedPartition,
-} from "../src/wire/log-requests.js";
-import { decodeBatches, type FetchedBatch } from "../src/wire/record-batch.js";
 import { decodeDescribeTransactions, encodeDescribeTransactions } from "../src/wire/transaction-requests.js";
+import { committedRecords } from "./committed-records.js";
 import { LeaderMoves } from "./leader-moves.js";
 
 const API_KEYS = { InitProducerId: 22, AddPartitionsToTxn: 24, Produce: 0, EndTxn: 26 } as const;
 const PATIENCE_MS = 10_000;
 const EXPIRY_LIMIT_MS = 30_000;
-const { logLevel } = kafkajs;
 
-const client = (bootstrap: string) => ({
-  brokers: bootstrap.split(","),
-  clientId: "harness",
-  logLevel: logLevel.NOTHING,
-});
+/** Three brokers that forget a role sooner than in days, but later than any test leaves one alone without meaning to. */
+export const THREE_BROKERS = {
+  brokers: 3,
+  proxied: true,
+  settings: {
+    "transactional.id.expiration.ms": "6000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+  },
+} as const satisfies StartKafkaOptions;
 
-/** Brokers behind a fault proxy. Writes of "somebody else" go through kafkajs's own producer. */
-export const startHarness = async (
-  leaseRecords: LeaseRecords,
-  options: Pick<StartKafkaOptions, "brokers" | "settings"> = {},
-): Promise<TransportHarness> => new KafkaHarness(await startKafka({ proxied: true, ...options }), leaseRecords);
-
-class KafkaHarness implements TransportHarness {
+/**
+ * Brokers behind a fault proxy. What "somebody else" writes goes through kafkajs's own producer; what they see is asked
+ * of the brokers request by request.
+ */
+export abstract class KafkaHarness<T extends Transport = Transport> implements TransportHarness {
   readonly clock = systemClock;
   readonly patienceMs = PATIENCE_MS;
-  readonly #cluster: KafkaCluster;
-  readonly #leaseRecords: LeaseRecords;
+  readonly cluster: KafkaCluster;
   readonly #kafka: kafkajs.Kafka;
   readonly #admin: kafkajs.Admin;
   readonly #producer: kafkajs.Producer;
   readonly #wire;
   readonly #map: ClusterMap;
   readonly #moves: LeaderMoves;
+  readonly #open = new Set<kafkajs.Producer>();
   #connected: Promise<unknown> | undefined;
 
-  constructor(cluster: KafkaCluster, leaseRecords: LeaseRecords) {
-    this.#cluster = cluster;
-    this.#leaseRecords = leaseRecords;
-    this.#kafka = new kafkajs.Kafka(client(cluster.bootstrap));
+  constructor(cluster: KafkaCluster) {
+    this.cluster = cluster;
+    this.#kafka = new kafkajs.Kafka({
+      brokers: cluster.bootstrap.split(","),
+      clientId: "harness",
+      logLevel: kafkajs.logLevel.NOTHING,
+    });
     this.#admin = this.#kafka.admin();
     this.#producer = this.#kafka.producer({ createPartitioner: kafkajs.Partitioners.DefaultPartitioner });
     this.#wire = openWire(this.#kafka, PATIENCE_MS);
@@ -63,21 +64,24 @@ class KafkaHarness implements TransportHarness {
     this.#moves = new LeaderMoves(this.#admin, this.#map);
   }
 
-  transport({ topic, faulty }: Parameters<TransportHarness["transport"]>[0]): KafkaJsTransport {
-    const { bootstrap, proxiedBootstrap } = this.#cluster;
-    return new KafkaJsTransport({
-      kafka: { ...client(faulty ? (proxiedBootstrap ?? bootstrap) : bootstrap), clientId: "conformance" },
-      topic: topic.name,
-      partitions: topic.partitions,
-      leaseRecords: this.#leaseRecords,
-    });
+  abstract transport(options: HarnessTransportOptions): T;
+
+  /** Where a transport finds the brokers. */
+  protected bootstrapFor({ faulty }: HarnessTransportOptions): string {
+    const { bootstrap, proxiedBootstrap } = this.cluster;
+    return faulty ? (proxiedBootstrap ?? bootstrap) : bootstrap;
   }
 
-  async createTopic(topic: string, numPartitions: number): Promise<void> {
+  async createTopic(
+    topic: string,
+    numPartitions: number,
+    settings: Readonly<Record<string, string>> = {},
+  ): Promise<void> {
     await this.#connect();
-    const replicationFactor = this.#cluster.brokers.length;
-    await this.#admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor }], waitForLeaders: false });
-    for (const { id } of this.#cluster.brokers) await this.#untilKnownTo(id, topic);
+    const configEntries = Object.entries(settings).map(([name, value]) => ({ name, value }));
+    const wanted = { topic, numPartitions, replicationFactor: this.cluster.brokers.length, configEntries };
+    await this.#admin.createTopics({ topics: [wanted], waitForLeaders: false });
+    for (const { id } of this.cluster.brokers) await this.#untilKnownTo(id, topic);
   }
 
   /** One broker's word that a topic exists is not yet every broker's. */
@@ -94,29 +98,9 @@ class KafkaHarness implements TransportHarness {
 
   readCommitted(target: TopicPartition): Promise<readonly ReadRecord[]> {
     return settled(
-      () => this.#readCommitted(target),
+      () => committedRecords(this.#map, target),
       () => this.#map.forgetTopic(target.topic),
     );
-  }
-
-  async #readCommitted(target: TopicPartition): Promise<readonly ReadRecord[]> {
-    const deadline = this.#map.deadline(undefined);
-    const { nodeId } = await this.#map.leaderOf(target.topic, target.partition, deadline);
-    const start = await this.#map.ask(
-      nodeId,
-      "write",
-      { api: LIST_OFFSETS, encode: () => encodeListOffsets(target.topic, target.partition, -1, "start") },
-      deadline,
-    );
-    const records: ReadRecord[] = [];
-    let position = decodeListOffsets(start)[0]?.offset ?? 0n;
-    for (;;) {
-      const { fetched, batches } = await this.#fetchCommitted(nodeId, target, position);
-      records.push(...committedRecords(fetched, batches).filter(({ offset }) => offset >= position));
-      const last = batches.at(-1);
-      if (last === undefined || last.lastOffset < position) return records;
-      position = last.lastOffset + 1n;
-    }
   }
 
   async appendRaw({ topic, partition }: TopicPartition, records: readonly RawRecord[]): Promise<bigint> {
@@ -149,13 +133,13 @@ class KafkaHarness implements TransportHarness {
 
   async injectFault({ api, effect }: WireFault): Promise<WireFaultHandle> {
     const action = effect === "lose-answer" ? "cut-after" : ({ hold: true } as const);
-    const fault = this.#cluster.faults?.inject({ apiKey: API_KEYS[api], action });
+    const fault = this.cluster.faults?.inject({ apiKey: API_KEYS[api], action });
     if (fault === undefined) throw new Error("The cluster has no fault proxy");
     return { hit: fault.hit, release: async () => fault.release() };
   }
 
   async cutConnections(): Promise<void> {
-    this.#cluster.faults?.cut();
+    this.cluster.faults?.cut();
   }
 
   async startTransaction(
@@ -184,8 +168,6 @@ class KafkaHarness implements TransportHarness {
       },
     };
   }
-
-  readonly #open = new Set<kafkajs.Producer>();
 
   async deleteRecords({ topic, partition }: TopicPartition): Promise<bigint> {
     await this.#connect();
@@ -254,21 +236,12 @@ class KafkaHarness implements TransportHarness {
     await Promise.all([...this.#open].map((producer) => producer.disconnect()));
     await this.#producer.disconnect();
     await this.#admin.disconnect();
-    await this.#cluster.close();
+    await this.cluster.close();
   }
 
   async #connect(): Promise<void> {
     this.#connected ??= Promise.all([this.#admin.connect(), this.#producer.connect()]);
     await this.#connected;
-  }
-
-  async #fetchCommitted(nodeId: number, { topic, partition }: TopicPartition, fetchOffset: bigint) {
-    const partitions = [{ partition, leaderEpoch: -1, fetchOffset, lastFetchedEpoch: -1 }];
-    const encode = () => encodeFetch({ topic, partitions, maxWaitMs: 0, committedOnly: true, maxBytes: 1 << 24 });
-    const answer = await this.#map.ask(nodeId, "write", { api: FETCH, encode }, this.#map.deadline(undefined));
-    const fetched = decodeFetch(answer).partitions[0];
-    if (fetched === undefined || fetched.code !== 0) throw new Error(`Fetch was answered with ${fetched?.code}`);
-    return { fetched, batches: await decodeBatches(fetched.records, decompress) };
   }
 }
 
@@ -290,22 +263,3 @@ const asMessage = ({ key, value, headers }: RawRecord): kafkajs.Message => ({
   value: value === null ? null : Buffer.from(value),
   headers: Object.fromEntries(headers.map((header) => [header.key, Buffer.from(header.value)])),
 });
-
-/** What is left of a committed read without the transactions that the broker lists as aborted. */
-const committedRecords = (fetched: FetchedPartition, batches: readonly FetchedBatch[]): ReadRecord[] => {
-  const records: ReadRecord[] = [];
-  for (const [index, batch] of batches.entries()) {
-    if (batch.content.kind !== "records") continue;
-    const aborted = fetched.aborted.some(
-      ({ producerId, firstOffset }) =>
-        producerId === batch.producerId &&
-        firstOffset <= batch.baseOffset &&
-        batches.slice(0, index).every((earlier) => !endsTransaction(earlier, producerId, firstOffset)),
-    );
-    if (!(batch.transactional && aborted)) records.push(...batch.content.records);
-  }
-  return records;
-};
-
-const endsTransaction = (batch: FetchedBatch, producerId: bigint, firstOffset: bigint): boolean =>
-  batch.content.kind === "marker" && batch.producerId === producerId && batch.baseOffset > firstOffset;

@@ -13,7 +13,7 @@ import { KafkaJsTransport } from "@krabka/transport-kafkajs";
 import { logLevel } from "kafkajs";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { RdKafkaTransport } from "../src/index.js";
-import { type KafkaHarness, startHarness } from "./kafka-harness.js";
+import { type RdKafkaHarness, startHarness } from "./rdkafka-harness.js";
 
 type Kind = "kafkajs with appends" | "kafkajs with transactions" | "rdkafka";
 
@@ -27,7 +27,7 @@ const RDKAFKA: Kind = "rdkafka";
 const ORDER = [APPENDS, RDKAFKA, TRANSACTIONS, APPENDS, TRANSACTIONS, RDKAFKA, APPENDS];
 const SUCCESSIONS = ORDER.slice(1).map((later, index) => [ORDER[index] as Kind, later] as const);
 
-let harness: KafkaHarness;
+let harness: RdKafkaHarness;
 let opened = 0;
 const ends: (() => Promise<void>)[] = [];
 
@@ -48,7 +48,7 @@ const openTransport = (kind: Kind): Transport => {
   const { name: topic, partitions } = COORDINATION;
   if (kind === RDKAFKA) {
     const brokers = { "bootstrap.servers": bootstrap, "client.id": `rdkafka-${opened}` };
-    return new RdKafkaTransport({ brokers, topic, partitions, describer: harness.describer });
+    return new RdKafkaTransport({ brokers, topic, partitions, describer: harness.describer(COORDINATION) });
   }
   const kafka = { brokers: bootstrap.split(","), clientId: `kafkajs-${opened}`, logLevel: logLevel.NOTHING };
   return new KafkaJsTransport({ kafka, topic, partitions, leaseRecords: kind === APPENDS ? "append" : "transaction" });

@@ -14,12 +14,12 @@ import {
 } from "@krabka/core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { RdKafkaTransport } from "../src/index.js";
-import { type KafkaHarness, startHarness } from "./kafka-harness.js";
+import { type RdKafkaHarness, startHarness } from "./rdkafka-harness.js";
 
 const SESSION = { transactionTimeoutMs: 10_000, mayMint: () => true };
 const INIT_PRODUCER_ID = 22;
 
-let harness: KafkaHarness;
+let harness: RdKafkaHarness;
 let names = 0;
 const transports: RdKafkaTransport[] = [];
 
@@ -103,7 +103,7 @@ describe("a session", () => {
   });
 
   it("goes on after the broker refused a record, and nothing of that write is visible", async () => {
-    await harness.createNarrowTopic("narrow", 1_000);
+    await harness.createTopic("narrow", 1, { "max.message.bytes": "1000" });
     const session = await mint(await transport(), role());
     const { pair } = session;
     const records = [command("beside it", 2), { ...command("x".repeat(5_000)), topic: "narrow" }];

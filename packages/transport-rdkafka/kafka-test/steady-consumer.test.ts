@@ -4,7 +4,7 @@ import { ClientConfig } from "../src/client-config.js";
 import { Deadline } from "../src/deadline.js";
 import { SteadyConsumer } from "../src/steady-consumer.js";
 import { systemClock } from "../src/system-clock.js";
-import { type KafkaHarness, startHarness } from "./kafka-harness.js";
+import { type RdKafkaHarness, startHarness } from "./rdkafka-harness.js";
 
 const FIND_COORDINATOR = 10;
 const GROUP_AUTHORIZATION_FAILED = 30;
@@ -20,7 +20,7 @@ const refusal = (): Buffer => {
   return answer;
 };
 
-let harness: KafkaHarness;
+let harness: RdKafkaHarness;
 
 beforeAll(async () => {
   harness = await startHarness();

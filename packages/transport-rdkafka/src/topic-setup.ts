@@ -1,13 +1,12 @@
 import { type CoordinationTopic, KrabkaError, type Prepared } from "@krabka/core";
 import { nativeCalls } from "./call-gate.js";
+import { UNSUPPORTED_REASONS } from "./capabilities.js";
 import type { ClientConfig } from "./client-config.js";
 import type { Deadline } from "./deadline.js";
+import type { Describer } from "./describer.js";
 import { createTopic, type NativeError, type NativeMetadata } from "./native-binding.js";
 import { codeOf, errorOf, TOPIC_ALREADY_EXISTS } from "./native-errors.js";
 import type { SteadyConsumer } from "./steady-consumer.js";
-
-/** Settings of a topic by name, read by other means than librdkafka's. */
-export type TopicSettings = (topic: string) => Promise<ReadonlyMap<string, string>>;
 
 type FoundTopic = NativeMetadata["topics"][number];
 
@@ -32,45 +31,58 @@ const settingsFor = (replicationFactor: number): Record<string, string> => ({
 export class TopicSetup {
   readonly #config: ClientConfig;
   readonly #consumer: SteadyConsumer;
-  readonly #topicSettings: TopicSettings | undefined;
+  readonly #describer: Describer | undefined;
 
-  constructor(config: ClientConfig, consumer: SteadyConsumer, topicSettings: TopicSettings | undefined) {
+  constructor(config: ClientConfig, consumer: SteadyConsumer, describer: Describer | undefined) {
     this.#config = config;
     this.#consumer = consumer;
-    this.#topicSettings = topicSettings;
+    this.#describer = describer;
   }
 
   /** @throws {KrabkaError} as `Transport.prepare` */
-  async prepare(wanted: CoordinationTopic, deadline: Deadline): Promise<Prepared> {
+  prepare(wanted: CoordinationTopic, deadline: Deadline): Promise<Prepared> {
+    return this.#describer === undefined
+      ? this.#prepareAlone(wanted, deadline)
+      : this.#prepareWith(this.#describer, wanted, deadline);
+  }
+
+  /** All that librdkafka can do: it counts partitions and replicas, and can't ask for a topic's settings. */
+  async #prepareAlone(wanted: CoordinationTopic, deadline: Deadline): Promise<Prepared> {
     const { topics, brokers } = await this.#consumer.metadata(wanted.name, deadline);
     const existing = topics.find(({ name, partitions }) => name === wanted.name && partitions.length > 0);
-    const found = existing ?? (await this.#create(wanted, brokers.length, deadline));
-    if (found.partitions.length !== wanted.partitions) {
-      throw misconfigured(wanted.name, "partition count", found.partitions.length, wanted.partitions);
+    const created = existing === undefined && (await this.#create(wanted, brokers.length, deadline));
+    const found = existing ?? (await this.#untilLed(wanted.name, deadline));
+    checkPartitions(found, wanted);
+    const name = JSON.stringify(wanted.name);
+    const warnings: string[] = [];
+    if (!created) {
+      const reason = UNSUPPORTED_REASONS.topicSettings;
+      warnings.push(`Topic ${name}: cleanup.policy must be compact, which was not checked: ${reason}`);
     }
-    const warnings = await this.#checkPolicy(wanted.name, existing !== undefined, deadline);
     const replicas = Math.min(...found.partitions.map((partition) => partition.replicas.length));
     if (replicas === 1) {
-      const name = JSON.stringify(wanted.name);
       warnings.push(`Topic ${name} has replication factor 1: the loss of one broker loses the roles; 3 is advised`);
     }
     return { topic: { name: wanted.name, partitions: wanted.partitions }, warnings };
   }
 
-  async #checkPolicy(topic: string, existed: boolean, deadline: Deadline): Promise<string[]> {
-    if (this.#topicSettings !== undefined) {
-      const policy = (await deadline.race(this.#topicSettings(topic))).get("cleanup.policy") ?? "";
-      if (policy !== "compact") throw misconfigured(topic, "cleanup.policy", policy, "compact");
-      return [];
+  /** The describer creates and checks the topic; then librdkafka must come to see the same one. */
+  async #prepareWith(describer: Describer, wanted: CoordinationTopic, deadline: Deadline): Promise<Prepared> {
+    const prepared = await deadline.race(describer.prepare({ timeoutMs: Math.max(1, deadline.remainingMs) }));
+    const { name, partitions } = prepared.topic;
+    if (name !== wanted.name || partitions !== wanted.partitions) {
+      throw new KrabkaError(
+        "INVALID_ARGUMENT",
+        `The describer is for ${partitions} partitions of topic ${JSON.stringify(name)}; ` +
+          `the transport is for ${wanted.partitions} of ${JSON.stringify(wanted.name)}`,
+      );
     }
-    if (!existed) return [];
-    const name = JSON.stringify(topic);
-    return [
-      `Topic ${name}: cleanup.policy was not checked, since librdkafka's binding can't read it; it must be compact`,
-    ];
+    checkPartitions(await this.#untilLed(name, deadline), wanted);
+    return prepared;
   }
 
-  async #create(wanted: CoordinationTopic, brokers: number, deadline: Deadline): Promise<FoundTopic> {
+  /** @returns false when somebody else was faster */
+  async #create(wanted: CoordinationTopic, brokers: number, deadline: Deadline): Promise<boolean> {
     const replicationFactor = Math.max(1, Math.min(DEFAULT_REPLICATION, brokers));
     const topic = {
       topic: wanted.name,
@@ -84,10 +96,8 @@ export class TopicSetup {
         .then(() => undefined)
         .catch((error: NativeError) => error)
         .finally(leave);
-      // Another member may have been faster; what it made is checked like any other topic.
-      if (refusal === undefined || codeOf(refusal) === TOPIC_ALREADY_EXISTS) {
-        return await this.#untilLed(wanted.name, deadline);
-      }
+      if (refusal === undefined) return true;
+      if (codeOf(refusal) === TOPIC_ALREADY_EXISTS) return false;
       const error = errorOf(refusal, `Creating topic ${JSON.stringify(wanted.name)}`);
       if (error.code !== "UNREACHABLE") throw error;
       await deadline.pause(100);
@@ -107,8 +117,10 @@ export class TopicSetup {
   }
 }
 
-const misconfigured = (topic: string, setting: string, found: string | number, wanted: string | number): KrabkaError =>
-  new KrabkaError(
+const checkPartitions = ({ partitions }: FoundTopic, wanted: CoordinationTopic): void => {
+  if (partitions.length === wanted.partitions) return;
+  throw new KrabkaError(
     "TOPIC_MISCONFIGURED",
-    `Topic ${JSON.stringify(topic)}: ${setting} is ${JSON.stringify(found)}; ${JSON.stringify(wanted)} is wanted`,
+    `Topic ${JSON.stringify(wanted.name)}: partition count is ${partitions.length}; ${wanted.partitions} is wanted`,
   );
+};

@@ -21,6 +21,7 @@ import { capabilitiesWith, UNSUPPORTED_REASONS } from "./capabilities.js";
 import { ClientConfig } from "./client-config.js";
 import { CoordinationReader } from "./coordination-reader.js";
 import { Backoff, Deadline } from "./deadline.js";
+import type { Describer } from "./describer.js";
 import { mint } from "./mint.js";
 import type { RdKafkaConfig } from "./native-binding.js";
 import { OrdinaryWriter } from "./ordinary-writer.js";
@@ -28,14 +29,9 @@ import type { ProducerInstance } from "./producer-instance.js";
 import { ProducerShelf } from "./producer-shelf.js";
 import { systemClock } from "./system-clock.js";
 import { TopicDirectory } from "./topic-directory.js";
-import { type TopicSettings, TopicSetup } from "./topic-setup.js";
+import { TopicSetup } from "./topic-setup.js";
 import { WritePlanner } from "./write-plan.js";
 import { RdKafkaSession } from "./writer-session.js";
-
-/** Asks the coordinator for a role's pair by other means than librdkafka's, such as the kafkajs transport. */
-export interface Describer {
-  describe(role: Role, options?: CallOptions): Promise<RoleDescription>;
-}
 
 /** The methods of pino's logger, or of `console`, that are used here. */
 export interface Logger {
@@ -51,10 +47,8 @@ export interface RdKafkaTransportOptions {
   readonly partitions?: number | undefined;
   /** @default 10_000 */
   readonly requestTimeoutMs?: number | undefined;
-  /** @default none: `describe` is unsupported */
+  /** @default none: `describe` is unsupported, and `prepare` can't check the topic's clean-up policy */
   readonly describer?: Describer | undefined;
-  /** Reads a topic's settings, so that `prepare` can check the clean-up policy. @default none: it is not checked */
-  readonly topicSettings?: TopicSettings | undefined;
   /** @default the machine's */
   readonly clock?: Clock | undefined;
   /** @default none */
@@ -101,7 +95,7 @@ export class RdKafkaTransport implements Transport {
     const config = new ClientConfig(options.brokers, this.#requestTimeoutMs);
     this.#reader = new CoordinationReader(config, { topic, clock, requestTimeoutMs: this.#requestTimeoutMs });
     this.#topics = new TopicDirectory(this.#reader.consumer);
-    this.#setup = new TopicSetup(config, this.#reader.consumer, options.topicSettings);
+    this.#setup = new TopicSetup(config, this.#reader.consumer, options.describer);
     this.#planner = new WritePlanner(this.#topics, () => clock.wallMs());
     this.#ordinary = new OrdinaryWriter(config, clock);
     const { logger } = options;
