@@ -8,6 +8,7 @@ import { checkSocketPath } from "../socket/socket-path.js";
 import { SocketServer } from "../socket/socket-server.js";
 import { ClientPort } from "./client-port.js";
 import { type BrokerOptions, EmbeddedBroker } from "./embedded-broker.js";
+import type { Sighting } from "./openings.js";
 import { encodeRequest } from "./request-codec.js";
 
 export interface HostOptions extends Omit<BrokerOptions, "clock"> {
@@ -71,13 +72,14 @@ export class BrokerHost {
     return this.#log.warnings;
   }
 
-  /** @throws {LocalError} `FAILED` */
-  async connect(client: string, listener: PortListener): Promise<OpenPort> {
+  /** @throws {LocalError} `OTHER_HISTORY`, `FAILED` */
+  async connect(client: string, seen: Sighting | undefined, listener: PortListener): Promise<OpenPort> {
     const { broker } = this;
+    broker.requireContinues(seen);
     const isKnown = broker.isKnown(client);
     await broker.submit(encodeRequest({ kind: "register-client" }), { client, sequence: 0n, acked: 0n });
     const port = new ClientPort(broker, client, listener);
-    return { port, isKnown, history: broker.history, maxRequestBytes: broker.maxRequestBytes };
+    return { port, isKnown, sighting: broker.sighting, maxRequestBytes: broker.maxRequestBytes };
   }
 
   /** Ends the connections, then frees the directory. Idempotent; never rejects. */

@@ -1,6 +1,7 @@
 import { Role, type TopicPartition } from "@krabka/core";
 import { ByteReader, ByteWriter } from "../../state/binary.js";
 import { ClientBook } from "./client-book.js";
+import { Openings } from "./openings.js";
 import { PartitionLog, type Retention } from "./partition-log.js";
 import { decodeRecord } from "./record-bytes.js";
 import { type BrokerAnswer, type BrokerRequest, type Command, type RecordBatch, refuse } from "./request.js";
@@ -18,7 +19,7 @@ export interface Applied {
   readonly touched: readonly PartitionLog[] | undefined;
 }
 
-const FORMAT_VERSION = 1;
+const FORMAT_VERSION = 2;
 /** So that no other service's checkpoint passes for one of a broker. */
 const MAGIC = "krabka embedded broker";
 const MAX_PARTITIONS = 10_000;
@@ -40,15 +41,14 @@ export class BrokerState {
   readonly #topics = new Map<string, Topic>();
   #roles = new RoleBook();
   #clients = new ClientBook();
-  /** Tells this history from that of another directory; from the first opening on. */
-  readonly history: string;
-
-  constructor(history: string) {
-    this.history = history;
-  }
+  #openings = new Openings();
 
   get roles(): Pick<RoleBook, "current"> {
     return this.#roles;
+  }
+
+  get openings(): Pick<Openings, "current" | "contradiction"> {
+    return this.#openings;
   }
 
   topic(name: string): Topic | undefined {
@@ -101,7 +101,8 @@ export class BrokerState {
   }
 
   encode(): Uint8Array {
-    const writer = new ByteWriter().string(MAGIC).uint8(FORMAT_VERSION).string(this.history);
+    const writer = new ByteWriter().string(MAGIC).uint8(FORMAT_VERSION);
+    this.#openings.encode(writer);
     this.#roles.encode(writer);
     this.#clients.encode(writer);
     writer.list([...this.#topics], (to, [name, { compacted, partitions }]) => {
@@ -117,7 +118,8 @@ export class BrokerState {
     if (reader.string() !== MAGIC) throw new Error("this is the state of something else than an embedded broker");
     const version = reader.uint8();
     if (version !== FORMAT_VERSION) throw new Error(`a state of format version ${version}; known is ${FORMAT_VERSION}`);
-    const state = new BrokerState(reader.string());
+    const state = new BrokerState();
+    state.#openings = Openings.decode(reader);
     state.#roles = RoleBook.decode(reader);
     state.#clients = ClientBook.decode(reader);
     for (let left = reader.uint32(); left > 0; left--) {
@@ -131,6 +133,9 @@ export class BrokerState {
 
   #execute(request: BrokerRequest, atMs: number, client: string | undefined): Applied {
     switch (request.kind) {
+      case "open":
+        if (client !== undefined) return unchanged(refuse("invalid", "Only the owner opens the log"));
+        return this.#open(request);
       case "register-client":
         if (client === undefined) return unchanged(refuse("invalid", "A client registers under its own id"));
         this.#clients.register(client, atMs);
@@ -168,6 +173,14 @@ export class BrokerState {
         return { answer: { status: "written", atMs, bases: [log.end] }, touched: [log] };
       }
     }
+  }
+
+  #open({ name, position, raiseBy }: Extract<BrokerRequest, { kind: "open" }>): Applied {
+    this.#openings.begin(name, position);
+    if (raiseBy > 0n) this.#roles.raise(raiseBy);
+    const touched = raiseBy > 0n ? this.partitions() : [];
+    for (const log of touched) log.skip(raiseBy);
+    return { answer: { status: "done" }, touched };
   }
 
   #createTopic(name: string, count: number, compacted: boolean): Applied {

@@ -29,19 +29,22 @@ export class ClientPort implements BrokerPort {
   readonly #feeds = new Map<number, Feed>();
   readonly #waiting = new Map<number, () => void>();
   readonly #stopWatching: () => void;
+  /** The position that the listener was told. */
+  #told: bigint;
   #closed = false;
 
   constructor(broker: EmbeddedBroker, client: string, listener: PortListener) {
     this.#broker = broker;
     this.#client = client;
     this.#listener = listener;
+    this.#told = broker.sighting.position;
     this.#stopWatching = broker.onEnd((error) => this.#lose(error));
   }
 
   request(sequence: bigint, acked: bigint, request: Uint8Array): void {
     this.#broker.submit(request, { client: this.#client, sequence, acked }).then(
       (answer) => {
-        if (!this.#closed) this.#listener.onAnswer(sequence, answer);
+        if (!this.#closed) this.#tell.onAnswer(sequence, answer);
       },
       (error: unknown) => this.#lose(error),
     );
@@ -106,17 +109,17 @@ export class ClientPort implements BrokerPort {
       const reset = feed.mustReset;
       feed.next = slice.next;
       feed.mustReset = false;
-      if (reset || slice.records.length > 0) this.#listener.onRecords(id, reset, slice);
+      if (reset || slice.records.length > 0) this.#tell.onRecords(id, reset, slice);
     }
     while (feed.syncs[0] !== undefined && feed.syncs[0].end <= feed.next && !feed.mustReset) {
       const [{ id: sync, end }] = feed.syncs.splice(0, 1) as [Feed["syncs"][number]];
-      this.#listener.onResult(sync, { kind: "end", end });
+      this.#tell.onResult(sync, { kind: "end", end });
     }
   }
 
   async #answer(id: number, query: BrokerQuery): Promise<void> {
     const result = query.kind === "fetch" ? this.#fetch(id, query) : await this.#look(query);
-    if (result !== undefined && !this.#closed) this.#listener.onResult(id, result);
+    if (result !== undefined && !this.#closed) this.#tell.onResult(id, result);
   }
 
   async #look(query: Exclude<BrokerQuery, { kind: "fetch" }>): Promise<QueryResult> {
@@ -149,6 +152,14 @@ export class ClientPort implements BrokerPort {
     this.cancel(id);
     this.#waiting.set(id, stop);
     return undefined;
+  }
+
+  /** The listener, once it knows how far the log has come: what it hears next can't be from beyond that. */
+  get #tell(): PortListener {
+    const { position } = this.#broker.sighting;
+    if (position !== this.#told) this.#listener.onDurable(position);
+    this.#told = position;
+    return this.#listener;
   }
 
   #lose(error: unknown): void {

@@ -3,9 +3,10 @@ import type { Clock, ProducerPair, TopicPartition } from "@krabka/core";
 import { damaged, invalid, LocalError } from "../../errors.js";
 import type { DurableLog } from "../../log/durable-log.js";
 import { BrokerState, type Topic } from "./broker-state.js";
+import type { Sighting } from "./openings.js";
 import type { PartitionLog } from "./partition-log.js";
 import { type BrokerAnswer, type Origin, refuse } from "./request.js";
-import { decodeCommand, decodeRequest, encodeCommand } from "./request-codec.js";
+import { decodeCommand, decodeRequest, encodeCommand, encodeRequest } from "./request-codec.js";
 
 export interface BrokerOptions {
   readonly clock: Clock;
@@ -17,6 +18,11 @@ export interface BrokerOptions {
   readonly retentionBytesInAll?: number | undefined;
   /** How long a removal stays in the coordination topic. @default 24 hours */
   readonly tombstoneMs?: number | undefined;
+  /**
+   * Raises all offsets, so also terms, and all producer ids by this much once. For an opening after a backup was put back: more
+   * than was handed out since the backup, so that resources which saw those tokens accept the next ones. @default 0
+   */
+  readonly raiseCountersBy?: bigint | undefined;
   /** A checkpoint is written when this much, and as much as the state takes, was logged since the last. @default 4 MiB */
   readonly checkpointAfterBytes?: number | undefined;
 }
@@ -33,7 +39,14 @@ const DEFAULTS = {
 
 type Limits = Readonly<Record<keyof typeof DEFAULTS, number>>;
 
+/** Leaves room for so many raises that nobody comes to their end. */
+const MAX_RAISE = 2n ** 48n;
+
 const limitsOf = (options: BrokerOptions): Limits => {
+  const { raiseCountersBy: raiseBy = 0n } = options;
+  if (typeof raiseBy !== "bigint" || raiseBy < 0n || raiseBy > MAX_RAISE) {
+    throw invalid("raiseCountersBy", "a bigint in 0..2^48", raiseBy);
+  }
   const limits: Record<keyof typeof DEFAULTS, number> = { ...DEFAULTS };
   for (const name of Object.keys(DEFAULTS) as (keyof typeof DEFAULTS)[]) {
     limits[name] = options[name] ?? DEFAULTS[name];
@@ -44,7 +57,9 @@ const limitsOf = (options: BrokerOptions): Limits => {
 };
 
 /** The first record of a broker's log names what it is, so that no other service's log passes for one. */
-const FIRST_RECORD = "krabka embedded broker 1 ";
+const FIRST_RECORD = "krabka embedded broker 2";
+/** So many that no two openings ever share a name. */
+const OPENING_NAME_BYTES = 8;
 
 /**
  * Kafka's part in Krabka, on one durable log: it mints, it fences, it keeps topics.
@@ -61,6 +76,8 @@ export class EmbeddedBroker {
   readonly #failureListeners = new Set<(error: LocalError) => void>();
   /** Position of the next record. */
   #next: bigint;
+  /** Position after the newest durable record. */
+  #durableEnd: bigint;
   /** Settles when everything that was decided so far is durable. */
   #durable: Promise<void> = Promise.resolve();
   #checkpointing = false;
@@ -70,6 +87,7 @@ export class EmbeddedBroker {
     this.#log = log;
     this.#state = state;
     this.#next = next;
+    this.#durableEnd = next;
     this.#clock = clock;
     this.#limits = limits;
   }
@@ -81,15 +99,29 @@ export class EmbeddedBroker {
    */
   static async open(log: DurableLog, options: BrokerOptions): Promise<EmbeddedBroker> {
     const limits = limitsOf(options);
-    const { state, next } = await restore(log);
-    if (state !== undefined) return new EmbeddedBroker(log, state, next, options.clock, limits);
-    const history = randomBytes(16).toString("hex");
-    await log.append(Buffer.from(FIRST_RECORD + history));
-    return new EmbeddedBroker(log, new BrokerState(history), next + 1n, options.clock, limits);
+    const restored = await restore(log);
+    if (restored === undefined) await log.append(Buffer.from(FIRST_RECORD));
+    const { state, next } = restored ?? { state: new BrokerState(), next: 1n };
+    const broker = new EmbeddedBroker(log, state, next, options.clock, limits);
+    const name = randomBytes(OPENING_NAME_BYTES).toString("hex");
+    const raiseBy = options.raiseCountersBy ?? 0n;
+    await broker.submit(encodeRequest({ kind: "open", name, position: next, raiseBy }), undefined);
+    return broker;
   }
 
-  get history(): string {
-    return this.#state.history;
+  /** What somebody who is connected now has seen at most. */
+  get sighting(): Sighting {
+    return { opening: this.#state.openings.current, position: this.#durableEnd };
+  }
+
+  /** @throws {LocalError} `OTHER_HISTORY` for somebody who was connected to a log that this one does not continue */
+  requireContinues(seen: Sighting | undefined): void {
+    const why = seen && this.#state.openings.contradiction(seen, this.#durableEnd);
+    if (why === undefined) return;
+    throw new LocalError(
+      "OTHER_HISTORY",
+      `This log does not continue the one that this process knows: ${why}. A backup may have been put back, or the directory replaced. Offsets and pairs from before mean nothing here; start anew with a new transport`,
+    );
   }
 
   /** The largest request that the log takes. */
@@ -169,6 +201,7 @@ export class EmbeddedBroker {
         if (stored !== position) {
           throw this.#fail(new Error(`record ${position} was stored as ${stored}: the log has another writer`));
         }
+        this.#durableEnd = position + 1n;
         for (const [log, end] of ends) this.#publish(log, end, atMs);
         this.#checkpointIfDue();
       },
@@ -240,21 +273,23 @@ export class EmbeddedBroker {
 /** What a command adds to its request: version, instant, origin and lengths. */
 const COMMAND_OVERHEAD_BYTES = 128;
 
+/** Undefined for a log without records. */
 const restore = async (
   log: DurableLog,
-): Promise<{ readonly state: BrokerState | undefined; readonly next: bigint }> => {
+): Promise<{ readonly state: BrokerState; readonly next: bigint } | undefined> => {
   let state = restoreCheckpoint(log);
   let next = log.checkpoint?.position ?? 0n;
   for await (const record of log.read(next)) {
     try {
-      if (state === undefined) state = new BrokerState(historyOf(record.bytes));
+      if (state === undefined) state = begin(record.bytes);
       else replay(state, record.bytes);
     } catch (error) {
       throw damaged(record.place, `record ${record.position} makes no sense: ${(error as Error).message}`, error);
     }
     next = record.position + 1n;
   }
-  for (const partition of state?.partitions() ?? []) partition.publish(partition.end);
+  if (state === undefined) return undefined;
+  for (const partition of state.partitions()) partition.publish(partition.end);
   return { state, next };
 };
 
@@ -267,10 +302,9 @@ const restoreCheckpoint = ({ checkpoint }: DurableLog): BrokerState | undefined 
   }
 };
 
-const historyOf = (bytes: Uint8Array): string => {
-  const text = Buffer.from(bytes).toString("latin1");
-  if (text.startsWith(FIRST_RECORD)) return text.slice(FIRST_RECORD.length);
-  throw new Error("this is the log of something else than an embedded broker");
+const begin = (bytes: Uint8Array): BrokerState => {
+  if (Buffer.from(bytes).toString("latin1") === FIRST_RECORD) return new BrokerState();
+  throw new Error("this is the log of something else than an embedded broker, or of another version");
 };
 
 const replay = (state: BrokerState, bytes: Uint8Array): void => {

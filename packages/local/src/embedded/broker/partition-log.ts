@@ -89,6 +89,11 @@ export class PartitionLog {
     if (end > this.#visibleEnd) this.#visibleEnd = end;
   }
 
+  /** Leaves out so many offsets. */
+  skip(count: bigint): void {
+    this.#end += count;
+  }
+
   /** Drops everything. Offsets go on. */
   deleteAll(): void {
     this.#batches = [];

@@ -14,6 +14,7 @@ const REQUESTS = [
   "retire",
   "append-unfenced",
   "delete-records",
+  "open",
 ] as const satisfies readonly BrokerRequest["kind"][];
 
 const REFUSALS = [
@@ -87,6 +88,9 @@ export function encodeRequest(request: BrokerRequest): Uint8Array {
     case "delete-records":
       putTarget(writer, request.target);
       break;
+    case "open":
+      writer.string(request.name).int64(request.position).int64(request.raiseBy);
+      break;
   }
   return writer.finish();
 }
@@ -136,6 +140,8 @@ const takeRequest = (kind: BrokerRequest["kind"], reader: ByteReader): BrokerReq
       return { kind, batch: takeBatch(reader) };
     case "delete-records":
       return { kind, target: takeTarget(reader) };
+    case "open":
+      return { kind, name: reader.string(), position: reader.int64(), raiseBy: reader.int64() };
   }
 };
 

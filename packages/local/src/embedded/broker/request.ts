@@ -7,6 +7,14 @@ export interface RecordBatch extends TopicPartition {
 
 /** What changes the broker's state. One request is one record of the log, so it takes effect whole or not at all. */
 export type BrokerRequest =
+  /** The owner's own: a new opening of the log begins with this record. */
+  | {
+      readonly kind: "open";
+      readonly name: string;
+      readonly position: bigint;
+      /** How far all offsets and producer ids jump. */
+      readonly raiseBy: bigint;
+    }
   /** Makes the client known, so that its request ids are remembered. */
   | { readonly kind: "register-client" }
   | { readonly kind: "create-topic"; readonly topic: string; readonly partitions: number; readonly compacted: boolean }

@@ -30,6 +30,12 @@ export class RoleBook {
     return pair;
   }
 
+  /** Leaves out so many ids, and ends every pair: each role goes on under an id above them. */
+  raise(by: bigint): void {
+    this.#nextProducerId += by;
+    this.#pairs.clear();
+  }
+
   encode(writer: ByteWriter): void {
     writer
       .int64(this.#nextProducerId)

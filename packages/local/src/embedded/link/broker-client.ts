@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { type Clock, KrabkaError, type Timer } from "@krabka/core";
 import { LocalError } from "../../errors.js";
+import type { Sighting } from "../broker/openings.js";
 import type { Slice } from "../broker/partition-log.js";
 import type { BrokerAnswer, BrokerRequest } from "../broker/request.js";
 import type { CallLimit } from "./call-limit.js";
@@ -12,7 +13,7 @@ import { RequestLedger } from "./request-ledger.js";
 export interface FeedSink {
   onRecords(slice: Slice): void;
   onReset(): void;
-  /** It does not exist; nothing follows. */
+  /** It reads nothing that exists, or the client ended; nothing follows. */
   onEnded(error: KrabkaError): void;
   /** Reading stopped for now. */
   onInterrupted(error: KrabkaError): void;
@@ -58,7 +59,8 @@ export class BrokerClient {
   readonly #waiters = new Set<{ readonly resolve: () => void; readonly reject: (error: Error) => void }>();
   #nextId = 1;
   #port: BrokerPort | undefined;
-  #history: string | undefined;
+  /** What this client knows of the log. A log that does not continue it is none of its own. */
+  #seen: Sighting | undefined;
   #maxRequestBytes = Number.POSITIVE_INFINITY;
   /** Why there is no way at present. */
   #trouble: unknown;
@@ -125,6 +127,7 @@ export class BrokerClient {
   }
 
   follow(spec: FeedSpec, sink: FeedSink): ClientFeed {
+    this.#refuseClosed();
     const id = this.#nextId++;
     this.#feeds.set(id, { spec, sink, next: 0n, port: undefined });
     // Not before the caller has what this call returns.
@@ -152,17 +155,20 @@ export class BrokerClient {
   }
 
   async close(): Promise<void> {
+    this.#end(new KrabkaError("CLOSED", "The transport was closed"));
+    await Promise.all([this.#connector.close(), this.#connecting]);
+  }
+
+  #end(closed: KrabkaError): void {
     if (this.#closed !== undefined) return;
-    const closed = new KrabkaError("CLOSED", "The transport was closed");
     this.#closed = closed;
     this.#retry?.cancel();
     this.#port?.close();
     this.#port = undefined;
     this.#requests.close(closed);
-    for (const { reject } of [...this.#queries.values()]) reject(closed);
-    for (const { reject } of [...this.#waiters]) reject(closed);
+    for (const { reject } of [...this.#queries.values(), ...this.#waiters]) reject(closed);
+    for (const { sink } of [...this.#feeds.values()]) sink.onEnded(closed);
     this.#feeds.clear();
-    await Promise.all([this.#connector.close(), this.#connecting]);
   }
 
   async #ask(
@@ -208,9 +214,8 @@ export class BrokerClient {
   #connect(): void {
     this.#connecting = this.#open().catch((error: unknown) => {
       if (this.#closed !== undefined) return;
+      if (KrabkaError.is(error) && error.code === "CLOSED") return this.#end(error);
       this.#failed(error);
-      // The owner that it was borrowed from was closed, and does not come back.
-      if (KrabkaError.is(error) && error.code === "CLOSED") return;
       this.#retry = this.#clock.setTimer(this.#retryMs, () => this.#connect());
       this.#retryMs = Math.min(LAST_RETRY_MS, this.#retryMs * 2);
     });
@@ -218,12 +223,13 @@ export class BrokerClient {
 
   async #open(): Promise<void> {
     const listener = this.#listen();
-    const opened = await this.#connector.connect(this.#id, listener);
+    const opened = await this.#connector.connect(this.#id, this.#seen, listener);
     if (this.#closed !== undefined) return opened.port.close();
     if (listener.lost !== undefined) throw listener.lost;
     listener.port = opened.port;
     this.#maxRequestBytes = opened.maxRequestBytes;
-    this.#attach(opened.port, opened.history, opened.isKnown);
+    this.#seen = opened.sighting;
+    this.#attach(opened.port, opened.isKnown);
   }
 
   /** Everything from an earlier way is ignored once another one is in use. */
@@ -233,6 +239,9 @@ export class BrokerClient {
       port: undefined,
       lost: undefined,
       congested: false,
+      onDurable: (position) => {
+        if (isCurrent() && this.#seen !== undefined) this.#seen = { ...this.#seen, position };
+      },
       onAnswer: (sequence, answer) => {
         if (isCurrent()) this.#answered(sequence, answer);
       },
@@ -273,19 +282,11 @@ export class BrokerClient {
     this.#requests.answered(sequence, answer);
   }
 
-  #attach(port: BrokerPort, history: string, isKnown: boolean): void {
+  #attach(port: BrokerPort, isKnown: boolean): void {
     this.#port = port;
     this.#trouble = undefined;
     this.#retryMs = FIRST_RETRY_MS;
-    const isOther = this.#history !== undefined && this.#history !== history;
-    this.#history = history;
-    for (const [id, feed] of [...this.#feeds]) {
-      if (isOther) {
-        feed.next = 0n;
-        feed.sink.onReset();
-      }
-      this.#followOn(id);
-    }
+    for (const id of [...this.#feeds.keys()]) this.#followOn(id);
     this.#requests.resend(port, isKnown);
     for (const id of [...this.#queries.keys()]) this.#askOn(id);
     for (const { resolve } of [...this.#waiters]) resolve();

@@ -1,4 +1,5 @@
 import type { ProducerPair, TopicPartition } from "@krabka/core";
+import type { Sighting } from "../broker/openings.js";
 import type { Slice } from "../broker/partition-log.js";
 import type { BrokerAnswer } from "../broker/request.js";
 
@@ -47,6 +48,8 @@ export interface BrokerPort {
 export interface PortListener {
   /** More should not be pushed for now; `BrokerPort` users call `resume` when it changes. */
   readonly congested: boolean;
+  /** What follows rests on the records before this position of the log, and on none after it. */
+  onDurable(position: bigint): void;
   onAnswer(sequence: bigint, answer: BrokerAnswer): void;
   onResult(id: number, result: QueryResult): void;
   /** @param reset The feed lost its place: this is the start of a full replay. */
@@ -62,8 +65,8 @@ export interface OpenPort {
   readonly port: BrokerPort;
   /** Whether the broker remembers the client's earlier requests. */
   readonly isKnown: boolean;
-  /** Names the history that offsets and pairs belong to. */
-  readonly history: string;
+  /** The log as it is now. */
+  readonly sighting: Sighting;
   readonly maxRequestBytes: number;
 }
 
@@ -72,10 +75,11 @@ export interface Connector {
   /** For messages: what is connected to. */
   readonly where: string;
   /**
-   * @throws {KrabkaError} `UNREACHABLE` when it is worth trying again; anything else is for people to put right, though it
-   * is tried again, too
+   * @param seen What the client saw over earlier ways.
+   * @throws {KrabkaError} `UNREACHABLE` when it is worth trying again; `CLOSED` when there will never be a way again, as when
+   * this is not the log that the client knows; anything else is for people to put right, though it is tried again, too
    */
-  connect(client: string, listener: PortListener): Promise<OpenPort>;
+  connect(client: string, seen: Sighting | undefined, listener: PortListener): Promise<OpenPort>;
   /** Idempotent; never rejects. */
   close(): Promise<void>;
 }

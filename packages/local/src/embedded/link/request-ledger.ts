@@ -57,7 +57,7 @@ export class RequestLedger {
   close(closed: KrabkaError): void {
     this.refuseUnsent(closed);
     for (const pending of [...this.#requests.values()]) {
-      pending.lost(new AnswerLost("The transport was closed", closed));
+      pending.lost(new AnswerLost(closed.message, closed));
     }
   }
 

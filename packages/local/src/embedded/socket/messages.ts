@@ -1,11 +1,12 @@
 import { ByteReader, ByteWriter } from "../../state/binary.js";
+import type { Sighting } from "../broker/openings.js";
 import type { Slice } from "../broker/partition-log.js";
 import type { BrokerAnswer } from "../broker/request.js";
 import { putAnswer, putPair, putTarget, takeAnswer, takePair, takeTarget } from "../broker/request-codec.js";
 import type { BrokerQuery, FeedSpec, QueryResult } from "../link/port.js";
 
 /** Raised with every change of what is said on the socket. Both sides must speak the same one. */
-export const PROTOCOL_VERSION = 1;
+export const PROTOCOL_VERSION = 2;
 const MAGIC = "krabka embedded";
 /** Bound of a frame before the other side is known. */
 export const MAX_GREETING_BYTES = 4096;
@@ -13,7 +14,13 @@ export const MAX_GREETING_BYTES = 4096;
 export const FRAME_OVERHEAD_BYTES = 1024 * 1024;
 
 export type ClientMessage =
-  | { readonly kind: "hello"; readonly version: number; readonly client: string }
+  | {
+      readonly kind: "hello";
+      readonly version: number;
+      readonly client: string;
+      /** What it saw over earlier connections. */
+      readonly seen: Sighting | undefined;
+    }
   | { readonly kind: "request"; readonly sequence: bigint; readonly acked: bigint; readonly request: Uint8Array }
   | { readonly kind: "query"; readonly id: number; readonly query: BrokerQuery }
   | { readonly kind: "cancel"; readonly id: number }
@@ -25,9 +32,13 @@ export type ServerMessage =
   | {
       readonly kind: "welcome";
       readonly isKnown: boolean;
-      readonly history: string;
+      readonly sighting: Sighting;
       readonly maxRequestBytes: number;
     }
+  /** Instead of a welcome: this is not the log that the client knows. */
+  | { readonly kind: "other-history"; readonly message: string }
+  /** What follows rests on the records before this position. */
+  | { readonly kind: "durable"; readonly position: bigint }
   /** Instead of a welcome. The form of this one and of the start of hello never changes. */
   | { readonly kind: "refused"; readonly version: number; readonly message: string }
   | { readonly kind: "answer"; readonly sequence: bigint; readonly answer: BrokerAnswer }
@@ -55,6 +66,8 @@ const SERVER_KINDS = [
   "records",
   "feed-ended",
   "goodbye",
+  "other-history",
+  "durable",
 ] as const satisfies readonly ServerMessage["kind"][];
 
 const QUERY_KINDS = ["describe", "topic", "fetch"] as const satisfies readonly BrokerQuery["kind"][];
@@ -78,7 +91,12 @@ export function encodeClientMessage(message: ClientMessage): Uint8Array {
   const writer = new ByteWriter().uint8(CLIENT_KINDS.indexOf(message.kind));
   switch (message.kind) {
     case "hello":
-      return writer.string(MAGIC).uint32(message.version).string(message.client).finish();
+      return writer
+        .string(MAGIC)
+        .uint32(message.version)
+        .string(message.client)
+        .optional(message.seen, putSighting)
+        .finish();
     case "request":
       return writer.int64(message.sequence).int64(message.acked).bytes(message.request).finish();
     case "query":
@@ -112,7 +130,8 @@ const takeClientMessage = (kind: ClientMessage["kind"], reader: ByteReader): Cli
     case "hello": {
       if (reader.string() !== MAGIC) throw new Error("a greeting of something else than Krabka");
       const version = reader.uint32();
-      return { kind, version, client: version === PROTOCOL_VERSION ? reader.string() : "" };
+      if (version !== PROTOCOL_VERSION) return { kind, version, client: "", seen: undefined };
+      return { kind, version, client: reader.string(), seen: reader.optional(takeSighting) };
     }
     case "request":
       return { kind, sequence: reader.int64(), acked: reader.int64(), request: reader.bytes() };
@@ -138,10 +157,8 @@ export function encodeServerMessage(message: ServerMessage): Uint8Array {
   const writer = new ByteWriter().uint8(SERVER_KINDS.indexOf(message.kind));
   switch (message.kind) {
     case "welcome":
-      writer
-        .uint8(message.isKnown ? 1 : 0)
-        .string(message.history)
-        .uint32(message.maxRequestBytes);
+      putSighting(writer.uint8(message.isKnown ? 1 : 0), message.sighting);
+      writer.uint32(message.maxRequestBytes);
       break;
     case "refused":
       writer.uint32(message.version).string(message.message);
@@ -159,7 +176,11 @@ export function encodeServerMessage(message: ServerMessage): Uint8Array {
       writer.uint32(message.feed).string(message.message);
       break;
     case "goodbye":
+    case "other-history":
       writer.string(message.message);
+      break;
+    case "durable":
+      writer.int64(message.position);
       break;
   }
   return writer.finish();
@@ -174,7 +195,7 @@ export function decodeServerMessage(bytes: Uint8Array): ServerMessage {
       return {
         kind,
         isKnown: reader.uint8() === 1,
-        history: reader.string(),
+        sighting: takeSighting(reader),
         maxRequestBytes: reader.uint32(),
       };
     case "refused":
@@ -188,9 +209,18 @@ export function decodeServerMessage(bytes: Uint8Array): ServerMessage {
     case "feed-ended":
       return { kind, feed: reader.uint32(), message: reader.string() };
     case "goodbye":
+    case "other-history":
       return { kind, message: reader.string() };
+    case "durable":
+      return { kind, position: reader.int64() };
   }
 }
+
+const putSighting = (writer: ByteWriter, { opening, position }: Sighting): void => {
+  writer.string(opening).int64(position);
+};
+
+const takeSighting = (reader: ByteReader): Sighting => ({ opening: reader.string(), position: reader.int64() });
 
 /** Offsets are not negative, so the two words have numbers of their own. */
 const EARLIEST = -1n;

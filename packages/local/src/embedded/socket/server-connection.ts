@@ -2,6 +2,7 @@ import type { Socket } from "node:net";
 import type { Clock, Timer } from "@krabka/core";
 import { ClientPort } from "../broker/client-port.js";
 import type { EmbeddedBroker } from "../broker/embedded-broker.js";
+import type { Sighting } from "../broker/openings.js";
 import type { Slice } from "../broker/partition-log.js";
 import type { BrokerAnswer } from "../broker/request.js";
 import { encodeRequest } from "../broker/request-codec.js";
@@ -80,6 +81,10 @@ export class ServerConnection implements PortListener {
     this.#socket.destroy();
   }
 
+  onDurable(position: bigint): void {
+    this.#say({ kind: "durable", position });
+  }
+
   onAnswer(sequence: bigint, answer: BrokerAnswer): void {
     this.#inFlight -= 1;
     this.#say({ kind: "answer", sequence, answer });
@@ -117,7 +122,7 @@ export class ServerConnection implements PortListener {
   #heed(message: ClientMessage): void {
     if (message.kind === "hello") {
       if (this.#state !== "greeting" || this.#port !== undefined) throw new Error("a second greeting");
-      void this.#greet(message.version, message.client);
+      void this.#greet(message.version, message.client, message.seen);
       return;
     }
     const port = this.#port;
@@ -145,13 +150,20 @@ export class ServerConnection implements PortListener {
     }
   }
 
-  async #greet(version: number, client: string): Promise<void> {
+  async #greet(version: number, client: string, seen: Sighting | undefined): Promise<void> {
     const { broker, onIdentified } = this.#context;
     if (version !== PROTOCOL_VERSION) {
       const message = `The owner speaks version ${PROTOCOL_VERSION} of the socket protocol, this client version ${version}: use the same version of @krabka/local in both`;
       return this.#refuse(message);
     }
     if (!CLIENT_ID.test(client)) return this.#refuse("A client's id is 32 hexadecimal digits");
+    try {
+      broker.requireContinues(seen);
+    } catch (error) {
+      const { message } = error as Error;
+      this.#say({ kind: "other-history", message });
+      return this.end(message);
+    }
     this.#port = new ClientPort(broker, client, this);
     onIdentified(client, this);
     const isKnown = broker.isKnown(client);
@@ -164,8 +176,8 @@ export class ServerConnection implements PortListener {
     this.#state = "open";
     this.#timer.cancel();
     this.#frames.maxFrameBytes = broker.maxRequestBytes + FRAME_OVERHEAD_BYTES;
-    const { history, maxRequestBytes } = broker;
-    this.#say({ kind: "welcome", isKnown, history, maxRequestBytes });
+    const { sighting, maxRequestBytes } = broker;
+    this.#say({ kind: "welcome", isKnown, sighting, maxRequestBytes });
   }
 
   #refuse(message: string): void {

@@ -1,5 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { KrabkaError } from "@krabka/core";
+import type { Sighting } from "../broker/openings.js";
+import { otherHistory } from "../link/other-history.js";
 import type { BrokerPort, BrokerQuery, Connector, FeedSpec, OpenPort, PortListener } from "../link/port.js";
 import { FrameReader, frameOf } from "./frames.js";
 import {
@@ -24,14 +26,14 @@ export class SocketConnector implements Connector {
     this.where = `The owner at ${socketPath}`;
   }
 
-  connect(client: string, listener: PortListener): Promise<OpenPort> {
+  connect(client: string, seen: Sighting | undefined, listener: PortListener): Promise<OpenPort> {
     return new Promise((resolve, reject) => {
       if (this.#closed) throw new KrabkaError("CLOSED", "The transport was closed");
       const socket = connect(this.#socketPath);
       this.#sockets.add(socket);
       const connection = new ClientConnection(socket, listener, { resolve, reject });
       socket.on("close", () => this.#sockets.delete(socket));
-      connection.say({ kind: "hello", version: PROTOCOL_VERSION, client });
+      connection.say({ kind: "hello", version: PROTOCOL_VERSION, client, seen });
     });
   }
 
@@ -122,6 +124,12 @@ class ClientConnection implements BrokerPort {
             ? new Error(message.message)
             : new KrabkaError("UNSUPPORTED", message.message),
         );
+        break;
+      case "other-history":
+        this.#end(otherHistory(message.message));
+        break;
+      case "durable":
+        this.#listener.onDurable(message.position);
         break;
       case "answer":
         this.#listener.onAnswer(message.sequence, message.answer);

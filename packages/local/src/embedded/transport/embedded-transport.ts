@@ -143,7 +143,7 @@ export class EmbeddedTransport implements Transport {
     const connector = this.#connector;
     const borrowed: Connector = {
       where: connector.where,
-      connect: (client, listener) => connector.connect(client, listener),
+      connect: (client, seen, listener) => connector.connect(client, seen, listener),
       close: async () => undefined,
     };
     return new EmbeddedTransport(borrowed, { clock: this.#clock, ...options }, this.#hosting);
