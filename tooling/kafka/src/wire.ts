@@ -106,23 +106,35 @@ const LARGEST_FRAME_BYTES = 100 * 1024 * 1024;
 
 /** Cuts a stream of bytes into the frames of the Kafka protocol: a size of four bytes, then that many bytes. */
 export class FrameSplitter {
-  #pending: Buffer = Buffer.alloc(0);
+  /** What belongs to no complete frame yet; joined only once a frame is complete. */
+  #parts: Buffer[] = [];
+  #heldBytes = 0;
+  #wantedBytes = 4;
 
   /** Takes what arrived; returns the frames that are complete now, without their size. */
   push(chunk: Buffer): Buffer[] {
-    this.#pending = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
+    this.#parts.push(chunk);
+    this.#heldBytes += chunk.length;
     const frames: Buffer[] = [];
-    while (this.#pending.length >= 4) {
-      const sizeBytes = this.#pending.readUInt32BE();
-      if (sizeBytes > LARGEST_FRAME_BYTES) throw new Error(`a frame of ${sizeBytes} bytes is not Kafka's protocol`);
-      const end = 4 + sizeBytes;
-      if (this.#pending.length < end) break;
-      frames.push(this.#pending.subarray(4, end));
-      this.#pending = this.#pending.subarray(end);
+    if (this.#heldBytes < this.#wantedBytes) return frames;
+    let rest = Buffer.concat(this.#parts);
+    for (;;) {
+      this.#wantedBytes = 4 + (rest.length < 4 ? 0 : contentBytesOf(rest));
+      if (rest.length < 4 || rest.length < this.#wantedBytes) break;
+      frames.push(rest.subarray(4, this.#wantedBytes));
+      rest = rest.subarray(this.#wantedBytes);
     }
+    this.#parts = [rest];
+    this.#heldBytes = rest.length;
     return frames;
   }
 }
+
+const contentBytesOf = (frame: Buffer): number => {
+  const sizeBytes = frame.readUInt32BE();
+  if (sizeBytes > LARGEST_FRAME_BYTES) throw new Error(`a frame of ${sizeBytes} bytes is not Kafka's protocol`);
+  return sizeBytes;
+};
 
 /** A frame as it goes over the network. */
 export function frame(content: Buffer): Buffer {
