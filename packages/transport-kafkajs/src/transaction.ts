@@ -1,8 +1,9 @@
-import { FencedError, type KrabkaError, type ProducerPair, type Role, type WriteOutcome } from "@krabka/core";
+import { FencedError, KrabkaError, type ProducerPair, type Role, type WriteOutcome } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
 import type { Deadline } from "./deadline.js";
 import {
   errorOf,
+  INVALID_TXN_STATE,
   meaningOf,
   NONE,
   OPERATION_NOT_ATTEMPTED,
@@ -183,9 +184,10 @@ export async function commitTransaction(
         ? { outcome: { status: "unknown", cause }, mustRemint: true, unsettled: undefined }
         : ended({ status: "fenced", cause });
     case "refused-transaction":
-      return ended({ status: "aborted", cause }, "abort");
     case "refused":
-      return mayHaveCommitted
+      // A repeated commit gets INVALID_TXN_STATE where the transaction was aborted; no other refusal says anything about
+      // the earlier one.
+      return mayHaveCommitted && answer !== INVALID_TXN_STATE
         ? ended({ status: "unknown", cause }, "commit")
         : ended({ status: "aborted", cause }, "abort");
     default:
@@ -196,30 +198,42 @@ export async function commitTransaction(
 const abortAfter = async (authority: Authority, failure: Failure, deadline: Deadline): Promise<Ended> => {
   const cause = failure.error;
   if (FencedError.is(cause)) return ended({ status: "fenced", cause });
-  const { confirmed, fenced } = await abortTransaction(authority, deadline);
-  if (fenced !== undefined) return ended({ status: "fenced", cause: new FencedError(fenced.message, { cause }) });
+  const { confirmed, refusal } = await abortTransaction(authority, deadline);
+  if (FencedError.is(refusal)) {
+    return ended({ status: "fenced", cause: new FencedError(refusal.message, { cause }) });
+  }
   if (confirmed === "no") {
     // The interface calls a write unknown that ran into its limit after something was sent; settling it says aborted.
-    return ended({ status: failure.status === "ended" ? "unknown" : "aborted", cause }, "abort");
+    const status = failure.status === "ended" ? "unknown" : "aborted";
+    return ended({ status, cause: refusal === undefined ? cause : notAborted(cause, refusal) }, "abort");
   }
   // A batch that may have been written leaves the next sequence number open; a new epoch starts at 0.
   const mustRemint = failure.doubtful || confirmed === "after-doubt";
   return { outcome: { status: "aborted", cause }, mustRemint, unsettled: undefined };
 };
 
-/**
- * EndTxn(abort). `after-doubt`: confirmed, but an earlier attempt may still arrive.
- */
-export async function abortTransaction(
-  authority: Authority,
-  deadline: Deadline,
-): Promise<{ readonly confirmed: "yes" | "after-doubt" | "no"; readonly fenced: Error | undefined }> {
+/** What failed first is what a caller has to know; that the abort failed as well comes behind it. */
+const notAborted = (error: Error, refusal: KrabkaError): KrabkaError =>
+  new KrabkaError(
+    KrabkaError.is(error) ? error.code : "NOT_COMMITTED",
+    `${error.message}; the abort after it was refused`,
+    { cause: refusal },
+  );
+
+/** What the coordinator says to an EndTxn(abort). */
+export interface Aborted {
+  /** `after-doubt`: confirmed, but an earlier attempt may still arrive. */
+  readonly confirmed: "yes" | "after-doubt" | "no";
+  /** Why it does not abort, where it said so: asking again does not help. */
+  readonly refusal: KrabkaError | undefined;
+}
+
+/** EndTxn(abort), repeated until its answer stands or the call ends. */
+export async function abortTransaction(authority: Authority, deadline: Deadline): Promise<Aborted> {
   const { answer, lost, doubtful } = await endTransaction(authority, false, deadline);
-  if (answer === undefined) return { confirmed: "no", fenced: undefined };
-  const meaning = meaningOf(answer);
-  if (answer === NONE) return { confirmed: lost || doubtful ? "after-doubt" : "yes", fenced: undefined };
+  if (answer === undefined) return { confirmed: "no", refusal: undefined };
+  if (answer === NONE) return { confirmed: lost || doubtful ? "after-doubt" : "yes", refusal: undefined };
   // Nothing is open: it was ended before, or never began.
-  if (meaning === "refused-transaction") return { confirmed: "after-doubt", fenced: undefined };
-  const fenced = meaning === "fenced" ? errorOf(answer, "Aborting the transaction") : undefined;
-  return { confirmed: "no", fenced };
+  if (answer === INVALID_TXN_STATE) return { confirmed: "after-doubt", refusal: undefined };
+  return { confirmed: "no", refusal: errorOf(answer, "Aborting the transaction") };
 }

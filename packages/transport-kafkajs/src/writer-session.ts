@@ -277,8 +277,9 @@ export class KafkaJsWriterSession implements WriterSession {
         return undefined;
       case "abort": {
         // Without it the coordinator would fence this very pair when it ends the transaction for the next epoch.
-        const { fenced } = await abortTransaction(this.#authority, deadline);
-        if (fenced !== undefined) this.#die(fenced);
+        // One that is refused again would be for ever; the next member's mint ends the transaction.
+        const { refusal } = await abortTransaction(this.#authority, deadline);
+        if (refusal !== undefined) this.#die(refusal);
         return unsettled.outcome;
       }
       case "commit": {

@@ -48,6 +48,7 @@ export class Transaction {
   readonly #deliveries: Delivery[] = [];
   #undelivered = 0;
   #endsCounted = 1;
+  #abortRefusal: KrabkaError | undefined;
   #onDelivered: () => void = () => undefined;
 
   constructor(
@@ -71,7 +72,7 @@ export class Transaction {
       return aborted(error as Error, true);
     }
     const late = this.#deadline.ended;
-    if (late !== undefined) return aborted(late, await this.#abort(), this.#endsCounted);
+    if (late !== undefined) return await this.#undone(late, true);
     const refusal = await this.#handOver();
     if (refusal !== undefined) return await this.#undo(refusal);
     return await this.#commit();
@@ -158,8 +159,14 @@ export class Transaction {
     const refusal = code === error.code ? error : { message: "", code };
     const cause = errorOf(refusal, "Writing in a transaction", this.#right(code));
     if (isFence(code)) return fenced(cause);
-    const reusable = leavesEpochAlone(code) && (await this.#abort());
-    return aborted(cause, reusable, this.#endsCounted);
+    return await this.#undone(cause, leavesEpochAlone(code));
+  }
+
+  /** @param mayAbort whether an abort is no more than that */
+  async #undone(cause: KrabkaError, mayAbort: boolean): Promise<Ended> {
+    const reusable = mayAbort && (await this.#abort());
+    const refusal = this.#abortRefusal;
+    return aborted(refusal === undefined ? cause : notAborted(cause, refusal), reusable, this.#endsCounted);
   }
 
   /** What a user lacks who is refused with this code. */
@@ -178,7 +185,10 @@ export class Transaction {
         const lane = slice === 0 ? "quick" : "patient";
         const answer = await this.#producer.abortTransaction(lane, limitMs, deadline);
         if (answer.ok) return !(await this.#lostAnswer());
-        if (verdictOn(answer.error) !== "again") return false;
+        if (verdictOn(answer.error) !== "again") {
+          this.#abortRefusal = errorOf(answer.error, "Aborting a transaction");
+          return false;
+        }
         await deadline.pause(Math.min(LONGEST_PAUSE_MS, 10 * 2 ** Math.min(slice, 10)));
       }
     } catch {
@@ -221,6 +231,10 @@ export class Transaction {
     }
   }
 }
+
+/** What failed first is what a caller has to know; that the abort failed as well comes behind it. */
+const notAborted = ({ code, message }: KrabkaError, refusal: KrabkaError): KrabkaError =>
+  new KrabkaError(code, `${message}; the abort after it was refused`, { cause: refusal });
 
 const aborted = (cause: Error, reusable: boolean, endsSent = 0): Ended => ({
   outcome: { status: "aborted", cause },

@@ -22,7 +22,8 @@ import { type PlannedBatch, planBatches, positionOf } from "./write-plan.js";
 
 /** What a re-mint has to settle first, and then to report. */
 type Unsettled =
-  | { readonly kind: "transaction"; readonly transaction: FakeTransaction }
+  /** `told`: its outcome is known, and was not `unknown`. */
+  | { readonly kind: "transaction"; readonly transaction: FakeTransaction; readonly told: boolean }
   | { readonly kind: "append"; readonly ask: Ask<"Produce"> }
   | { readonly kind: "settled"; readonly report: WriteOutcome | undefined };
 
@@ -152,13 +153,14 @@ export class FakeSession implements WriterSession {
     try {
       const batches = await this.#plan(records, limit);
       const verdict = await transaction.run(batches, this.#sequences, limit);
-      if (verdict.dead === undefined && verdict.outcome.status === "unknown") this.#leaveOpen(transaction);
+      if (verdict.leftOpen === true) this.#leaveOpen(transaction, true);
+      else if (verdict.dead === undefined && verdict.outcome.status === "unknown") this.#leaveOpen(transaction, false);
       else if (transaction.lost) this.#mustRemint(NOTHING);
       return this.#heed(verdict);
     } catch (error) {
       const ended = endOf(error, limit);
       if (!transaction.sent) return unsent(ended);
-      this.#leaveOpen(transaction);
+      this.#leaveOpen(transaction, false);
       return { status: "unknown", cause: ended };
     }
   }
@@ -205,10 +207,11 @@ export class FakeSession implements WriterSession {
   async #settle(write: Unsettled, limit: CallLimit): Promise<WriteOutcome | undefined> {
     if (write.kind === "transaction") {
       const verdict = await write.transaction.settle(limit);
-      if (verdict.dead !== undefined) throw this.#die(verdict.dead);
       this.#leftOpen = undefined;
-      this.#mustRemint({ kind: "settled", report: verdict.outcome });
-      return verdict.outcome;
+      if (verdict.dead !== undefined) throw this.#die(verdict.dead);
+      const report = write.told ? undefined : verdict.outcome;
+      this.#mustRemint({ kind: "settled", report });
+      return report;
     }
     let report = write.kind === "settled" ? write.report : undefined;
     if (write.kind === "append") {
@@ -251,9 +254,9 @@ export class FakeSession implements WriterSession {
     return cause;
   }
 
-  #leaveOpen(transaction: FakeTransaction): void {
+  #leaveOpen(transaction: FakeTransaction, told: boolean): void {
     this.#leftOpen = transaction;
-    this.#mustRemint({ kind: "transaction", transaction });
+    this.#mustRemint({ kind: "transaction", transaction, told });
   }
 
   #mustRemint(write: Unsettled): void {

@@ -17,8 +17,10 @@ const BUSY: readonly number[] = [KafkaCode.CONCURRENT_TRANSACTIONS];
 /** What a transaction ended with, and what that means for the pair. */
 export interface Verdict {
   readonly outcome: WriteOutcome;
-  /** Set where the broker refused the pair. */
+  /** Set where the broker refused the pair, or refuses to end its transaction. */
   readonly dead?: FencedError | undefined;
+  /** The transaction is still open, since its abort was refused. */
+  readonly leftOpen?: boolean | undefined;
 }
 
 /** One transaction under one pair: its requests in the order in which a Kafka client sends them. */
@@ -78,8 +80,10 @@ export class FakeTransaction {
   async settle(limit: CallLimit): Promise<Verdict> {
     const { answer } = await this.#end(limit, this.#commitSent);
     if (this.#commitSent) return this.#committed(answer, true);
-    if (!answer.ok && FENCE_CODES.has(answer.code)) return this.#dead("EndTxn", answer.code, false);
-    // With INVALID_TXN_STATE nothing of it had reached the coordinator.
+    // One that is refused again would be for ever; the next member's mint ends the transaction. With INVALID_TXN_STATE
+    // nothing of it had reached the coordinator.
+    const refusal = refusalOf(answer);
+    if (refusal !== undefined) return this.#dead("EndTxn", refusal, false);
     return aborted(new KrabkaError("NOT_COMMITTED", "The transaction was aborted"));
   }
 
@@ -126,9 +130,10 @@ export class FakeTransaction {
   async #giveUp(what: string, code: number, limit: CallLimit): Promise<Verdict> {
     if (FENCE_CODES.has(code)) return this.#dead(what, code, false);
     const cause = refusalError(what, code);
-    const answer = await this.abort(limit);
-    if (answer.ok || answer.code === KafkaCode.INVALID_TXN_STATE) return aborted(cause);
-    return FENCE_CODES.has(answer.code) ? this.#dead("EndTxn", answer.code, false) : unknown(cause);
+    const refusal = refusalOf(await this.abort(limit));
+    if (refusal === undefined) return aborted(cause);
+    if (FENCE_CODES.has(refusal)) return this.#dead("EndTxn", refusal, false);
+    return { ...aborted(notAborted(cause, refusalError("EndTxn", refusal))), leftOpen: true };
   }
 
   /** @param mayBeCommitted a lost request may have committed before the pair died */
@@ -137,6 +142,14 @@ export class FakeTransaction {
     return { outcome: { status: mayBeCommitted ? "unknown" : "fenced", cause: dead }, dead };
   }
 }
+
+/** Why nothing was aborted, unless nothing is open any more. */
+const refusalOf = (answer: Answer<"EndTxn">): number | undefined =>
+  answer.ok || answer.code === KafkaCode.INVALID_TXN_STATE ? undefined : answer.code;
+
+/** What failed first is what a caller has to know; that the abort failed as well comes behind it. */
+const notAborted = ({ code, message }: KrabkaError, refusal: KrabkaError): KrabkaError =>
+  new KrabkaError(code, `${message}; the abort after it was refused`, { cause: refusal });
 
 const aborted = (cause: Error): Verdict => ({ outcome: { status: "aborted", cause } });
 const unknown = (cause: Error): Verdict => ({ outcome: { status: "unknown", cause } });
