@@ -1,4 +1,5 @@
 import { brokerTrials } from "../../client/kafka-test/trials/brokers.js";
+import { callTrials } from "../../client/kafka-test/trials/calls.js";
 import { outcomeTrials } from "../../client/kafka-test/trials/outcomes.js";
 import { termTrials } from "../../client/kafka-test/trials/terms.js";
 import { declareTrials } from "../../client/kafka-test/trials/trial.js";
@@ -13,7 +14,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   B4: "term-ending-trials.ts: conditionalRemint is missing",
 };
 
-const shared = [...termTrials, ...outcomeTrials, ...brokerTrials];
+const shared = [...termTrials, ...outcomeTrials, ...brokerTrials, ...callTrials];
 
 declareTrials(
   "rdkafka",

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { CoordinationClient, KrabkaError, MemberId, Role } from "@krabka/client";
+import { CoordinationClient, KrabkaError, type Logger, MemberId, Role } from "@krabka/client";
 import { type FencingToken, type ProducerPair, TOKEN_HEADER, type Transport, type WriterSession } from "@krabka/core";
 import { type KafkaCluster, type RunningFaultProxy, startFaultProxy } from "@krabka/tooling-kafka";
 import { KafkaJsTransport } from "@krabka/transport-kafkajs";
@@ -19,6 +19,7 @@ export interface MemberOptions {
   readonly leaseMs: number;
   readonly clientId?: string;
   readonly autoRenew?: boolean;
+  readonly logger?: Logger;
 }
 
 /** A member with a machine and a network of its own. */
@@ -82,12 +83,12 @@ export class Stage implements AsyncDisposable {
     return topic;
   }
 
-  async member(name: string, { leaseMs, clientId = name, autoRenew = true }: MemberOptions): Promise<Member> {
+  async member(name: string, { leaseMs, clientId = name, autoRenew = true, logger }: MemberOptions): Promise<Member> {
     const proxy = await this.#proxy();
     const clock = new SuspendableClock();
     const { bootstrap } = proxy;
     const transport = this.#parts.makeTransport({ bootstrap, clientId, requestTimeoutMs: REQUEST_TIMEOUT_MS });
-    const client = new CoordinationClient(transport, { leaseMs, clock, autoRenew });
+    const client = new CoordinationClient(transport, { leaseMs, clock, autoRenew, logger });
     const suspend = (): void => {
       clock.suspend();
       proxy.blackhole(true);

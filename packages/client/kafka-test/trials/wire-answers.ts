@@ -8,6 +8,7 @@ export const END_TXN = 26;
 
 export const COORDINATOR_NOT_AVAILABLE = 15;
 export const CONCURRENT_TRANSACTIONS = 51;
+export const TRANSACTION_ABORTABLE = 120;
 
 /** The last byte of a plain EndTxn, up to version 2. */
 export const isCommit = ({ body }: ProxiedRequest): boolean => body[body.length - 1] === 1;
