@@ -52,7 +52,7 @@ export interface AcquireOptions extends LimitOptions {
   readonly attributes?: Attributes | undefined;
 }
 
-/** Time that `close` gives to candidates and leaders to leave in order. */
+/** Time that `close` gives to candidates and leaders to leave in order; half of it is for writes that were accepted. */
 const CLOSE_MS = 5_000;
 
 /** The way in: compete for roles, lead, observe. One per process is enough; it serves any number of roles. */
@@ -188,7 +188,7 @@ export class CoordinationClient implements AsyncDisposable {
     const engaged = [...this.#engaged.values()];
     const left = Promise.all(
       engaged.map(async (engagement) => {
-        await engagement.leadership?.close();
+        await engagement.leadership?.closeWithin(Math.min(CLOSE_MS / 2, this.#config.leaseMs));
         await engagement.over;
       }),
     );

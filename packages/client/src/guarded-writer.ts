@@ -51,8 +51,11 @@ export class GuardedWriter {
 
   async #commit(given: readonly OutgoingRecord[], limit: Limit): Promise<readonly RecordPosition[]> {
     const { clock } = this.#tenancy;
-    if (this.#tenancy.mustRegain) await this.#regain();
-    this.#tenancy.requireHeld();
+    this.#tenancy.requireActive();
+    if (this.#tenancy.mustRegain) {
+      await this.#regain(limit);
+      this.#tenancy.requireActive();
+    }
     limit.throwIfReached();
     const { who } = this.#tenancy;
     const stamp = this.#stamp();
@@ -67,12 +70,12 @@ export class GuardedWriter {
   }
 
   /** Nothing of the write was sent yet, whatever becomes of the new epoch. */
-  async #regain(): Promise<void> {
+  async #regain(limit: Limit): Promise<void> {
     try {
-      await this.#tenancy.regain();
+      await this.#tenancy.regainWithin(limit);
     } catch (error) {
-      const { loss, who } = this.#tenancy;
-      if (error === loss?.error) throw error;
+      const { lostSignal, who } = this.#tenancy;
+      if (error === lostSignal.reason || error === limit.signal.reason) throw error;
       const message = `The write for role ${who.role} was not sent: no new epoch after an answer was lost`;
       throw new KrabkaError("NOT_COMMITTED", message, { ...who, cause: error });
     }
@@ -89,8 +92,9 @@ export class GuardedWriter {
     }
     if (outcome.status !== "unknown" || this.#tenancy.restMs <= 0) return outcome;
     try {
-      return (await this.#tenancy.regain()) ?? outcome;
+      return (await this.#tenancy.regainWithin(limit)) ?? outcome;
     } catch (error) {
+      if (error === limit.signal.reason) return outcome;
       const { role, member } = this.#tenancy.who;
       this.#logger.warn({ role, member, err: error }, "an unknown write could not be settled");
       return outcome;

@@ -160,10 +160,13 @@ export class Leadership implements AsyncDisposable {
   }
 
   /**
-   * Gives the role up: new writes are refused at once, those already accepted are finished, then the release goes out and
-   * the next in line leads within milliseconds. After a loss there is nothing to give up, and it resolves.
+   * Gives the role up: new writes are refused at once, those already accepted are finished under a lease that is renewed
+   * until then, then the release goes out and the next in line leads within milliseconds. After a loss there is nothing
+   * to give up, and it resolves.
    *
-   * @throws {KrabkaError} The release could not be written; call again to retry, or let the lease run out.
+   * @param options.timeoutMs When it is reached, accepted writes that have not begun are refused with `NOT_LEADER`.
+   * @default none: as long as the accepted writes take
+   * @throws {KrabkaError} The release was not written, as far as is known; call again to retry, or let the lease run out.
    */
   resign(options: LimitOptions = {}): Promise<void> {
     return this.#depart("it resigned", options, (limits) =>
@@ -196,13 +199,24 @@ export class Leadership implements AsyncDisposable {
     );
   }
 
-  /** Like `resign`, but never rejects: what could not be released runs out by itself. Idempotent. */
-  async close(): Promise<void> {
+  /**
+   * Like `resign`, but never rejects: what could not be released runs out by itself. Accepted writes have one lease to
+   * finish; those that have not begun by then are refused with `NOT_LEADER`. Idempotent.
+   */
+  close(): Promise<void> {
+    return this.closeWithin(this.#tenancy.leaseMs);
+  }
+
+  /** @internal `close` with another bound for the accepted writes; the release comes after it. */
+  async closeWithin(drainMs: number): Promise<void> {
+    const patience = new Limit(this.#tenancy.clock, "close", { timeoutMs: drainMs });
     try {
-      await this.resign({ timeoutMs: this.#tenancy.callMs() });
-    } catch (error) {
-      this.#logger.warn({ ...this.#names(), err: error }, "the release failed; the lease runs out by itself");
-      this.#tenancy.left();
+      await patience.race(this.resign());
+    } catch {
+      this.#tenancy.drained();
+      await this.#resignAtLast();
+    } finally {
+      patience.dispose();
     }
     await this.#finished();
   }
@@ -215,6 +229,15 @@ export class Leadership implements AsyncDisposable {
   async abandon(cause: unknown): Promise<void> {
     this.#tenancy.leave("its handler failed", { reason: "handler-failed", cause });
     await this.close();
+  }
+
+  async #resignAtLast(): Promise<void> {
+    try {
+      await this.resign({ timeoutMs: this.#tenancy.callMs() });
+    } catch (error) {
+      this.#logger.warn({ ...this.#names(), err: error }, "the release failed; the lease runs out by itself");
+      this.#tenancy.left();
+    }
   }
 
   /** A registration may be acknowledged to others before the own view, which follows the log, has it. */
@@ -255,6 +278,7 @@ export class Leadership implements AsyncDisposable {
       if (!this.#tenancy.lostSignal.aborted) throw error;
     } finally {
       limit.dispose();
+      this.#tenancy.drained();
     }
     this.#tenancy.left();
     await this.#finished();
@@ -263,9 +287,10 @@ export class Leadership implements AsyncDisposable {
   async #release(limit: Limit, goodbye: Goodbye): Promise<void> {
     this.#tenancy.requireHeld();
     limit.throwIfReached();
+    this.#tenancy.drained();
     try {
       // The release comes under the pair whose answers are all known.
-      if (this.#tenancy.mustRegain) await this.#tenancy.regain();
+      if (this.#tenancy.mustRegain) await this.#tenancy.regainWithin(limit);
       await goodbye({ signal: limit.signal, timeoutMs: this.#tenancy.callMs(limit.restMs) });
       this.#released = true;
     } catch (error) {

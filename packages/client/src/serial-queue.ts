@@ -15,6 +15,7 @@ export class SerialQueue {
   readonly #urgent: Waiting[] = [];
   readonly #normal: Waiting[] = [];
   readonly #idle: (() => void)[] = [];
+  readonly #held: Promise<unknown>[] = [];
   #running = false;
   #closed: { readonly reason: unknown } | undefined;
 
@@ -55,6 +56,11 @@ export class SerialQueue {
     });
   }
 
+  /** For the task that runs: the next one waits for `work` too, which may outlast the task. */
+  hold(work: Promise<unknown>): void {
+    this.#held.push(work);
+  }
+
   /** Drops what waits and refuses what comes, with this reason. What runs goes on. The first reason stays. */
   close(reason: unknown): void {
     if (this.#closed !== undefined) return;
@@ -74,6 +80,7 @@ export class SerialQueue {
       const next = this.#urgent.shift() ?? this.#normal.shift();
       if (next === undefined) break;
       await next.start();
+      await Promise.allSettled(this.#held.splice(0));
     }
     this.#running = false;
     for (const resolve of this.#idle.splice(0)) resolve();

@@ -10,6 +10,7 @@ import {
   type WriteOutcome,
 } from "@krabka/core";
 import { type Logger, publish } from "./events.js";
+import type { Limit } from "./limits.js";
 import { Loss } from "./loss.js";
 import type { Registrar } from "./registrar.js";
 import type { Reign, Tenure } from "./reign.js";
@@ -30,10 +31,12 @@ export interface TenancyParts {
 
 /**
  * - `leading`: renews, takes writes.
- * - `leaving`: gave the role up on purpose; finishes the writes that it had accepted, then releases.
+ * - `draining`: gave the role up on purpose; finishes the writes that it had accepted, and renews meanwhile, or a standby
+ *   would take the role from under them.
+ * - `leaving`: writes its release, or failed to. Renews and writes no more: nothing of this term may follow the release.
  * - `lost`: for good.
  */
-type Phase = "leading" | "leaving" | "lost";
+type Phase = "leading" | "draining" | "leaving" | "lost";
 
 interface Leave {
   readonly reason: "resigned" | "handler-failed";
@@ -114,6 +117,10 @@ export class Tenancy {
     return this.#tenure.sinceMs + this.#config.leaseMs - this.clock.monotonicMs();
   }
 
+  get leaseMs(): number {
+    return this.#config.leaseMs;
+  }
+
   get renewDue(): boolean {
     return this.isLeader && this.clock.monotonicMs() - this.#tenure.sinceMs >= this.#config.renewMs;
   }
@@ -125,14 +132,20 @@ export class Tenancy {
 
   /** For new work. @throws the error of the loss */
   requireLeading(): void {
-    this.requireHeld();
+    this.#expireIfDue();
     if (this.#phase !== "leading") throw this.#loss?.error;
   }
 
   /** For work that was accepted before. @throws the error of the loss */
+  requireActive(): void {
+    this.requireHeld();
+    if (!this.#isActive) throw this.#loss?.error;
+  }
+
+  /** For the release, and for the new epoch that it may need. @throws the error of the loss */
   requireHeld(): void {
-    if (this.#phase !== "lost" && this.restMs <= 0) this.#expire();
-    if (this.#phase === "lost") throw this.#loss?.error;
+    this.#expireIfDue();
+    if (this.#phase === "lost") throw this.#lost.signal.reason;
   }
 
   /** Never two at a time: a call during a renewal shares its result. */
@@ -156,24 +169,37 @@ export class Tenancy {
     // A renewal whose answer was settled late may be of a pair that was replaced since.
     if (tenure.token.compareTo(this.#tenure.token) < 0) return;
     this.#tenure = tenure;
-    if (this.#phase === "leading") this.#schedule();
+    this.#schedule();
   }
 
-  /** Leaves on purpose: no new work from now on. */
+  /** Leaves on purpose: no new work from now on. What was accepted is finished under a lease that is kept alive. */
   leave(why: string, { reason, cause }: Leave = { reason: "resigned" }): void {
     if (this.#phase !== "leading") return;
-    this.#phase = "leaving";
+    this.#phase = "draining";
+    this.#schedule();
     this.#end(Loss.ended(this.who, reason, why, cause));
   }
 
-  /** The one way to `lost`. The first loss is the one that is told. */
+  /**
+   * Ends the drain: accepted writes that have not begun are refused, and nothing is renewed any more. The release comes
+   * next, or the lease is to run out.
+   */
+  drained(): void {
+    if (this.#phase !== "draining") return;
+    this.#phase = "leaving";
+    this.#renewTimer.cancel();
+  }
+
+  /** The one way to `lost`. The first loss is the one that is told; work that was accepted is told this one. */
   lose(loss: Loss): void {
     if (this.#phase === "lost") return;
     this.#phase = "lost";
+    this.#renewTimer.cancel();
     this.#expiryTimer.cancel();
+    this.#stopWatching();
     if (this.#loss === undefined) this.#end(loss);
-    this.queue.close(this.#loss?.error);
-    this.#lost.abort(this.#loss?.error);
+    this.queue.close(loss.error);
+    this.#lost.abort(loss.error);
   }
 
   /** Ends a leadership that left, once its release is out. */
@@ -194,7 +220,7 @@ export class Tenancy {
     else if (KrabkaError.is(error) && error.code === "CLOSED") {
       this.lose(Loss.ended(this.who, "closed", "its transport was closed", error));
     }
-    return this.#phase === "lost" ? this.#loss?.error : error;
+    return this.#phase === "lost" ? this.#lost.signal.reason : error;
   }
 
   /**
@@ -220,11 +246,29 @@ export class Tenancy {
       if (!conditionalRemint.supported) this.lose(Loss.givenUp(this.who, conditionalRemint.reason));
       this.requireHeld();
       const settled = await this.#remint();
+      // A grant of somebody who has left meanwhile would only keep the others waiting.
+      this.requireHeld();
       this.renewed(await this.reign.grant(state, [], { timeoutMs: this.callMs() }));
       return settled;
     } catch (error) {
       throw this.after(error);
     }
+  }
+
+  /**
+   * `regain` for a task of the queue whose caller may give up first. The new epoch is taken all the same, and the tasks
+   * that follow wait for it.
+   *
+   * @throws the limit's reason too
+   */
+  regainWithin(limit: Limit): Promise<WriteOutcome | undefined> {
+    const regaining = this.regain();
+    this.queue.hold(regaining);
+    return limit.race(regaining);
+  }
+
+  get #isActive(): boolean {
+    return this.#phase === "leading" || this.#phase === "draining";
   }
 
   async #remint(): Promise<WriteOutcome | undefined> {
@@ -238,8 +282,6 @@ export class Tenancy {
 
   #end(loss: Loss): void {
     this.#loss = loss;
-    this.#renewTimer.cancel();
-    this.#stopWatching();
     publish("krabka.lost", { ...this.who, reason: loss.reason });
     const { role, member, token } = this.who;
     this.#logger.info({ role, member, token: String(token), reason: loss.reason }, "the leadership ended");
@@ -248,6 +290,10 @@ export class Tenancy {
 
   #expire(): void {
     this.lose(Loss.ended(this.who, "expired", "its lease ran out before a renewal was acknowledged"));
+  }
+
+  #expireIfDue(): void {
+    if (this.#phase !== "lost" && this.restMs <= 0) this.#expire();
   }
 
   #schedule(): void {
@@ -259,14 +305,15 @@ export class Tenancy {
       if (this.restMs <= 0) this.#expire();
       else this.#schedule();
     });
-    if (!this.#autoRenew) return;
+    // Whoever renews by hand has gone when its leadership drains.
+    if (this.#phase !== "draining" && !(this.#phase === "leading" && this.#autoRenew)) return;
     const dueInMs = this.#tenure.sinceMs + this.#config.renewMs - this.clock.monotonicMs();
     this.#renewTimer = this.clock.setTimer(Math.max(0, dueInMs), () => this.#renewByItself());
   }
 
   #renewByItself(): void {
     this.renew().catch((error: unknown) => {
-      if (this.#phase !== "leading") return;
+      if (!this.#isActive) return;
       const { role, member } = this.registrar;
       this.#logger.warn({ role, member, err: error }, "a renewal failed");
       // Several tries before the lease ends, however short it is.
@@ -277,7 +324,7 @@ export class Tenancy {
   }
 
   async #renew(): Promise<void> {
-    this.requireLeading();
+    this.requireActive();
     const startedAtMs = this.clock.monotonicMs();
     if (this.mustRegain) await this.regain();
     else await this.#renewLease();
@@ -324,12 +371,12 @@ export class Tenancy {
 
   /** A record came in: does the log show a later leader? */
   #watch(): void {
-    if (this.#phase !== "leading" || this.#checkingRival || this.#rival() === undefined) return;
+    if (!this.#isActive || this.#checkingRival || this.#rival() === undefined) return;
     this.#checkingRival = true;
     this.queue
       .run(() => this.#checkRival(), { priority: "urgent" })
       .catch((error: unknown) => {
-        if (this.#phase !== "leading") return;
+        if (!this.#isActive) return;
         const { role, member } = this.registrar;
         this.#logger.warn({ role, member, err: error }, "a rival's grant could not be checked");
       })
@@ -348,7 +395,7 @@ export class Tenancy {
 
   async #checkRival(): Promise<void> {
     const rival = this.#rival();
-    if (rival === undefined || this.#phase !== "leading") return;
+    if (rival === undefined || !this.#isActive) return;
     // A grant in a transaction needs no question: its commit proves that the rival minted later.
     if (!this.transport.capabilities.fencedAppend.supported) {
       this.lose(Loss.evicted(this.who, rival));

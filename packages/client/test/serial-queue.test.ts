@@ -35,4 +35,22 @@ describe("a serial queue", () => {
     await Promise.all([first, normal, urgent]);
     expect(order).toEqual(["first", "urgent", "normal"]);
   });
+
+  it("starts the next task only after the work that the last one left behind, however that ends", async () => {
+    const queue = new SerialQueue();
+    let fail = (_: Error) => {};
+    const left = new Promise<void>((_, reject) => {
+      fail = reject;
+    });
+    await queue.run(async () => queue.hold(left));
+    let begun = false;
+    const next = queue.run(async () => {
+      begun = true;
+    });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(begun).toBe(false);
+    fail(new Error("not that it matters"));
+    await next;
+    await queue.idle();
+  });
 });

@@ -1,0 +1,107 @@
+import { partitionForRole } from "@krabka/core";
+import { describe, expect, it } from "vitest";
+import { recordsOf } from "./simulation/coordination-log.js";
+import { LEASE_MS, type Member, ROLE, World } from "./world.js";
+
+const COORDINATION = { topic: "__coordination_state", partition: partitionForRole(ROLE) };
+const record = (value: string) => ({ topic: "commands", key: "k", value, partition: 0 });
+
+const values = (world: World) =>
+  world.cluster.read({ topic: "commands", partition: 0 }).map(({ value }) => Buffer.from(value ?? []).toString());
+
+const leases = (world: World) => recordsOf(world.cluster.read(COORDINATION)).filter((entry) => entry.kind === "lease");
+
+const end = (world: World, ...members: Member[]) =>
+  world.settle(Promise.all(members.map(({ client }) => client.close())));
+
+/** A leader whose next write has to wait for a new epoch, because the answer to a commit was lost on the way. */
+async function owingAnEpoch(mode: "append" | "transaction") {
+  const world = new World(mode);
+  const a = world.member("a", { autoRenew: false });
+  const leadership = await world.settle(a.client.acquire(ROLE, a.id));
+  world.cluster.faults.inject({ api: "EndTxn", clientId: "a", action: { kind: "lose-answer" } });
+  await world.settle(leadership.write(record("1")));
+  const epoch = world.cluster.faults.inject({ api: "InitProducerId", clientId: "a", action: { kind: "hold-answer" } });
+  return { world, a, leadership, epoch };
+}
+
+/** The code with which a call rejects, and how long it took. */
+async function told(world: World, call: Promise<unknown>) {
+  const startedAtMs = world.clock.monotonicMs();
+  const code = await world.settle(
+    call.then(
+      () => "resolved",
+      (error: { code?: string }) => error.code,
+    ),
+  );
+  return { code, tookMs: world.clock.monotonicMs() - startedAtMs };
+}
+
+describe.each(["append", "transaction"] as const)("the limit of a write (lease records by %s)", (mode) => {
+  it.each([
+    ["timeoutMs", "TIMEOUT"],
+    ["signal", "ABORTED"],
+  ] as const)("holds while it waits for a new epoch, and nothing of it is ever visible (%s)", async (bound, code) => {
+    const { world, a, leadership, epoch } = await owingAnEpoch(mode);
+    const abort = new AbortController();
+    a.clock.setTimer(100, () => abort.abort());
+    const limits = bound === "signal" ? { signal: abort.signal } : { timeoutMs: 100 };
+    expect(await told(world, leadership.write(record("never"), limits))).toEqual({ code, tookMs: 100 });
+    const next = leadership.write(record("2"));
+    await world.advance(50);
+    expect(values(world)).toEqual(["1"]);
+    epoch.release();
+    await world.settle(next);
+    await world.advance(LEASE_MS / 2);
+    expect(values(world)).toEqual(["1", "2"]);
+    expect(leadership.isLeader).toBe(true);
+    await end(world, a);
+  });
+
+  it("holds while it is settled with a new epoch: it is unknown then, and the leadership goes on", async () => {
+    const world = new World(mode);
+    const a = world.member("a", { autoRenew: false });
+    const leadership = await world.settle(a.client.acquire(ROLE, a.id));
+    const { token } = leadership;
+    world.cluster.faults.inject({ api: "EndTxn", clientId: "a", action: { kind: "error", code: -1 } });
+    const epoch = world.cluster.faults.inject({
+      api: "InitProducerId",
+      clientId: "a",
+      action: { kind: "hold-answer" },
+    });
+    const call = leadership.write(record("1"), { timeoutMs: 300 });
+    expect(await told(world, call)).toEqual({ code: "UNKNOWN_OUTCOME", tookMs: 300 });
+    epoch.release();
+    await world.settle(leadership.write(record("2")));
+    expect(values(world).at(-1)).toBe("2");
+    expect(leadership.token.compareTo(token)).toBe(1);
+    await end(world, a);
+  });
+
+  it("and that of a resignation hold in the same wait; the resignation can be repeated", async () => {
+    const { world, a, leadership, epoch } = await owingAnEpoch(mode);
+    expect(await told(world, leadership.resign({ timeoutMs: 100 }))).toEqual({ code: "TIMEOUT", tookMs: 100 });
+    epoch.release();
+    await world.settle(leadership.resign());
+    expect(leases(world).at(-1)?.deadlineMs).toBeLessThan(BigInt(world.clock.wallMs()));
+    await end(world, a);
+  });
+
+  it("a new epoch that comes after the lease ran out is not granted anything", async () => {
+    const { world, a, leadership, epoch } = await owingAnEpoch(mode);
+    const write = leadership.write(record("never"));
+    write.catch(() => undefined);
+    await Promise.all([epoch.hit, world.advance(50)]);
+    const before = leases(world).length;
+    a.clock.freeze();
+    await world.advance(LEASE_MS);
+    epoch.release();
+    await world.advance(20);
+    a.clock.resume();
+    await expect(world.settle(write)).rejects.toMatchObject({ code: "NOT_LEADER" });
+    await world.advance(20);
+    expect(leases(world)).toHaveLength(before);
+    expect(values(world)).toEqual(["1"]);
+    await end(world, a);
+  });
+});
