@@ -1,7 +1,9 @@
 import { brokerTrials } from "../../client/kafka-test/trials/brokers.js";
 import { callTrials } from "../../client/kafka-test/trials/calls.js";
+import { codeTrials } from "../../client/kafka-test/trials/codes.js";
 import { outcomeTrials } from "../../client/kafka-test/trials/outcomes.js";
 import { termTrials } from "../../client/kafka-test/trials/terms.js";
+import { transactionTimeoutTrials } from "../../client/kafka-test/trials/transaction-timeouts.js";
 import { declareTrials } from "../../client/kafka-test/trials/trial.js";
 import { RdKafkaTransport } from "../src/index.js";
 import { termEndingTrials } from "./term-ending-trials.js";
@@ -14,7 +16,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   B4: "term-ending-trials.ts: conditionalRemint is missing",
 };
 
-const shared = [...termTrials, ...outcomeTrials, ...brokerTrials, ...callTrials];
+const shared = [...termTrials, ...outcomeTrials, ...brokerTrials, ...callTrials, ...codeTrials];
 
 declareTrials(
   "rdkafka",

@@ -1,8 +1,10 @@
 import { brokerTrials } from "./brokers.js";
 import { callTrials } from "./calls.js";
+import { codeTrials } from "./codes.js";
 import { outcomeTrials } from "./outcomes.js";
 import { termTrials } from "./terms.js";
+import { transactionTimeoutTrials } from "./transaction-timeouts.js";
 import { declareTrials, type MakeTransport } from "./trial.js";
 
 export const describeTrials = (name: string, makeTransport: MakeTransport): void =>
-  declareTrials(name, makeTransport, [...termTrials, ...outcomeTrials, ...brokerTrials, ...callTrials]);
+  declareTrials(name, makeTransport, [...termTrials, ...outcomeTrials, ...brokerTrials, ...callTrials, ...codeTrials]);

@@ -78,8 +78,13 @@ export class Stage implements AsyncDisposable {
   async topic(numPartitions = 1): Promise<string> {
     const topic = `commands-${randomUUID().slice(0, 8)}`;
     await this.#withAdmin((admin) =>
-      admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor: -1 }], waitForLeaders: true }),
+      admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor: -1 }], waitForLeaders: false }),
     );
+    await until("the topic to be led", async () => {
+      // kafkajs throws for a topic that not every broker knows yet.
+      const partitions = await this.#partitions(topic).catch(() => []);
+      return partitions.length > 0 && partitions.every(({ leader }) => leader >= 0);
+    });
     return topic;
   }
 
