@@ -4,6 +4,7 @@ import { Backoff, type Deadline } from "./deadline.js";
 import {
   CONCURRENT_TRANSACTIONS,
   errorOf,
+  INVALID_TRANSACTION_TIMEOUT,
   meaningOf,
   NONE,
   nameOf,
@@ -11,7 +12,8 @@ import {
   TRANSACTIONAL_ID_NOT_FOUND,
 } from "./error-codes.js";
 import { askCoordinator, exchange, MarkerBackoff } from "./exchange.js";
-import { DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID } from "./wire/api.js";
+import { DESCRIBE_CONFIGS, DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID } from "./wire/api.js";
+import { CONFIGURED, decodeDescribeConfigs, encodeDescribeConfigs } from "./wire/cluster-requests.js";
 import {
   decodeDescribeTransactions,
   decodeInitProducerId,
@@ -51,6 +53,11 @@ export async function mint(
     }
     const { code, pair } = exchanged.answer;
     if (code === NONE) return pair;
+    if (code === INVALID_TRANSACTION_TIMEOUT) {
+      const maximum = await maximumTimeout(map, nodeId, deadline);
+      const message = `${what}: a transaction timeout of ${transactionTimeoutMs} ms is over the broker's ${maximum}`;
+      throw new KrabkaError("INVALID_ARGUMENT", message, { role });
+    }
     const meaning = meaningOf(code);
     if (code === CONCURRENT_TRANSACTIONS || meaning === "fenced") {
       throw new KrabkaError("BUSY", `${what}: the coordinator answered ${nameOf(code)}`, { role });
@@ -59,6 +66,22 @@ export async function mint(
     if (meaning === "moved") map.forgetCoordinator(role);
     await deadline.pause(backoff.next());
   }
+}
+
+const MAXIMUM_TIMEOUT = "transaction.max.timeout.ms";
+
+/** A broker's setting, with its value where this user may read it. */
+async function maximumTimeout(map: ClusterMap, nodeId: number, deadline: Deadline): Promise<string> {
+  const encode = (): Buffer => encodeDescribeConfigs(CONFIGURED.broker, String(nodeId), [MAXIMUM_TIMEOUT]);
+  const exchanged = await exchange(
+    map,
+    nodeId,
+    "write",
+    { api: DESCRIBE_CONFIGS, encode, decode: decodeDescribeConfigs },
+    deadline,
+  );
+  const value = exchanged.answered ? exchanged.answer[0]?.configs.get(MAXIMUM_TIMEOUT) : undefined;
+  return typeof value === "string" ? `${MAXIMUM_TIMEOUT} of ${value} ms` : MAXIMUM_TIMEOUT;
 }
 
 /** A description older than this proves too little, for instance after the process was paused. */

@@ -4,6 +4,7 @@ import { Backoff, type Deadline } from "./deadline.js";
 import { errorOf, meaningOf, NONE, onTopic, TOPIC_ALREADY_EXISTS } from "./error-codes.js";
 import { CREATE_TOPICS, DESCRIBE_CONFIGS } from "./wire/api.js";
 import {
+  CONFIGURED,
   decodeCreateTopics,
   decodeDescribeConfigs,
   encodeCreateTopics,
@@ -149,7 +150,7 @@ const topicConfigs = async (
     const { brokers } = await map.metadata(topic, deadline);
     for (const { nodeId } of brokers) {
       try {
-        const encode = (): Buffer => encodeDescribeConfigs(topic, CHECKED_SETTINGS);
+        const encode = (): Buffer => encodeDescribeConfigs(CONFIGURED.topic, topic, CHECKED_SETTINGS);
         const bytes = await map.ask(nodeId, "write", { api: DESCRIBE_CONFIGS, encode }, deadline);
         const answer = decodeDescribeConfigs(bytes)[0];
         const code = answer?.code ?? -1;

@@ -16,7 +16,14 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   B4: "term-ending-trials.ts: conditionalRemint is missing",
 };
 
-const shared = [...termTrials, ...outcomeTrials, ...brokerTrials, ...callTrials, ...codeTrials];
+const shared = [
+  ...termTrials,
+  ...outcomeTrials,
+  ...brokerTrials,
+  ...callTrials,
+  ...codeTrials,
+  ...transactionTimeoutTrials,
+];
 
 declareTrials(
   "rdkafka",

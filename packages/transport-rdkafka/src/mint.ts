@@ -1,7 +1,14 @@
 import { KrabkaError, type ProducerPair, type Role } from "@krabka/core";
 import type { Deadline } from "./deadline.js";
 import type { NativeError } from "./native-binding.js";
-import { codeOf, errorOf, loggedMintError, refusesMint, TIMED_OUT } from "./native-errors.js";
+import {
+  codeOf,
+  errorOf,
+  INVALID_TRANSACTION_TIMEOUT,
+  loggedMintError,
+  refusesMint,
+  TIMED_OUT,
+} from "./native-errors.js";
 import type { ProducerInstance } from "./producer-instance.js";
 
 /** The facility of librdkafka's log entry that InitProducerId failed and is about to be repeated. */
@@ -29,6 +36,7 @@ export type Minted = { readonly pair: ProducerPair } | "not-sent" | "not-yet";
 export const mint = async (
   producer: ProducerInstance,
   role: Role,
+  transactionTimeoutMs: number,
   mayMint: () => boolean,
   deadline: Deadline,
 ): Promise<Minted> => {
@@ -41,7 +49,7 @@ export const mint = async (
     if (failure === undefined) return { pair: await pairOf(producer, role, deadline) };
     if (failure === "not-sent") return failure;
     if (refusesMint(codeOf(failure))) return "not-yet";
-    throw mintError(failure, role);
+    throw mintError(failure, role, transactionTimeoutMs);
   } finally {
     stopListening();
   }
@@ -84,12 +92,13 @@ const pairOf = async (producer: ProducerInstance, role: Role, deadline: Deadline
   return statistics.pair as ProducerPair;
 };
 
-const mintError = (error: NativeError, role: Role): KrabkaError => {
-  const known = errorOf(
-    error,
-    `Minting for role ${JSON.stringify(role)}`,
-    `Write on transactional id ${JSON.stringify(role)}`,
-  );
+const mintError = (error: NativeError, role: Role, transactionTimeoutMs: number): KrabkaError => {
+  const what = `Minting for role ${JSON.stringify(role)}`;
+  if (codeOf(error) === INVALID_TRANSACTION_TIMEOUT) {
+    const message = `${what}: a transaction timeout of ${transactionTimeoutMs} ms is over the broker's transaction.max.timeout.ms`;
+    return new KrabkaError("INVALID_ARGUMENT", message, { role, cause: error });
+  }
+  const known = errorOf(error, what, `Write on transactional id ${JSON.stringify(role)}`);
   // Another InitProducerId for the role came in between: the role is to be read again.
   return known.code === "FENCED" ? new KrabkaError("BUSY", known.message, { role, cause: error }) : known;
 };

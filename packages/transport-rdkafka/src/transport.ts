@@ -171,7 +171,7 @@ export class RdKafkaTransport implements Transport {
     try {
       await deadline.race(producer.connect(deadline));
       asked = true;
-      const minted = await deadline.race(mint(producer, role, mayMint, deadline));
+      const minted = await deadline.race(mint(producer, role, transactionTimeoutMs, mayMint, deadline));
       if (this.#closing !== undefined) throw closedError();
       if (minted === "not-yet") return undefined;
       kept = true;
@@ -214,7 +214,7 @@ export class RdKafkaTransport implements Transport {
   async #close(): Promise<void> {
     for (const session of [...this.#sessions]) void session.close();
     for (const producer of this.#minting) this.#end(producer.close());
-    await Promise.all([this.#reader.close(), this.#ordinary.close(), this.#shelf.close()]);
+    await Promise.all([this.#setup.close(), this.#reader.close(), this.#ordinary.close(), this.#shelf.close()]);
     while (this.#ending.size > 0) await Promise.all(this.#ending);
   }
 

@@ -7,4 +7,11 @@ import { transactionTimeoutTrials } from "./transaction-timeouts.js";
 import { declareTrials, type MakeTransport } from "./trial.js";
 
 export const describeTrials = (name: string, makeTransport: MakeTransport): void =>
-  declareTrials(name, makeTransport, [...termTrials, ...outcomeTrials, ...brokerTrials, ...callTrials, ...codeTrials]);
+  declareTrials(name, makeTransport, [
+    ...termTrials,
+    ...outcomeTrials,
+    ...brokerTrials,
+    ...callTrials,
+    ...codeTrials,
+    ...transactionTimeoutTrials,
+  ]);

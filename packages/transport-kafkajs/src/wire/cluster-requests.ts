@@ -109,12 +109,17 @@ export const decodeCreateTopics = (from: ByteReader): CreateTopicsAnswer[] => {
   return from.array(() => ({ topic: from.string(), code: from.int16(), message: from.nullableString() }));
 };
 
-const CONFIG_RESOURCE_TOPIC = 2;
+/** The numbers by which DescribeConfigs knows what has settings. */
+export const CONFIGURED = { topic: 2, broker: 4 } as const;
 
-export const encodeDescribeConfigs = (topic: string, names: readonly string[]): Buffer => {
+export const encodeDescribeConfigs = (
+  kind: (typeof CONFIGURED)[keyof typeof CONFIGURED],
+  resource: string,
+  names: readonly string[],
+): Buffer => {
   const to = new ByteWriter();
-  to.array([topic], (resource) => {
-    to.int8(CONFIG_RESOURCE_TOPIC).string(resource);
+  to.array([resource], () => {
+    to.int8(kind).string(resource);
     to.array(names, (name) => to.string(name));
   });
   return to.boolean(false).bytes;
