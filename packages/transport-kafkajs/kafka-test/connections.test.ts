@@ -51,6 +51,20 @@ describe("connections of the kafkajs transport", () => {
     expect(sockets()).toBe(before);
   });
 
+  it("serve calls that are made at once before any broker is known", async () => {
+    for (let round = 0; round < 5; round++) {
+      const transport = open();
+      const [first, second] = [Role.of(`at-once-${round}`), Role.of(`at-once-too-${round}`)];
+      await Promise.all([
+        transport.describe(first),
+        transport.prepare({ timeoutMs: 20_000 }),
+        transport.describe(second),
+        transport.openSession(first, SESSION),
+        transport.openSession(second, SESSION),
+      ]);
+    }
+  });
+
   it("take a Kafka object of the caller's as well as a configuration", async () => {
     const kafka = new kafkajs.Kafka({ ...SILENT, brokers: inject("kafkaBootstrap").split(",") });
     const { topic } = await open({ kafka }).prepare({ timeoutMs: 20_000 });

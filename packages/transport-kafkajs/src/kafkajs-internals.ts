@@ -100,9 +100,12 @@ const rootOf = (error: unknown): string => {
 class Channel {
   readonly #builder: PoolBuilder;
   readonly #destination: BrokerAddress | undefined;
+  readonly #underWay = new Set<Promise<ByteReader>>();
   #opening: Promise<KafkaJsConnection> | undefined;
+  /** Connected, and not yet introduced. */
+  #started: KafkaJsConnection | undefined;
   #open: KafkaJsConnection | undefined;
-  #closed = false;
+  #ended: Error | undefined;
   address: string;
 
   constructor(builder: PoolBuilder, destination: BrokerAddress | undefined) {
@@ -117,17 +120,34 @@ class Channel {
   }
 
   async send(request: WireRequest): Promise<ByteReader> {
+    const answer = this.#send(request);
+    this.#underWay.add(answer);
+    try {
+      return await answer;
+    } finally {
+      this.#underWay.delete(answer);
+    }
+  }
+
+  /** Ends what is under way, for this reason. */
+  close(reason: Error): void {
+    this.#ended ??= reason;
+    for (const connection of [this.#open, this.#started]) this.#discard(connection, this.#ended);
+  }
+
+  /** Closes once nothing is under way. */
+  async retire(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay);
+    this.close(new UnansweredError(`${this.address} is no longer asked`, false));
+  }
+
+  async #send(request: WireRequest): Promise<ByteReader> {
     const startedAtMs = performance.now();
     const connection = await this.#connection(request.timeoutMs);
     return this.#sendOn(connection, {
       ...request,
       timeoutMs: Math.max(1, request.timeoutMs - (performance.now() - startedAtMs)),
     });
-  }
-
-  close(): void {
-    this.#closed = true;
-    this.#discard(this.#open, new KrabkaError("CLOSED", "The transport was closed"));
   }
 
   #connection(timeoutMs: number): Promise<KafkaJsConnection> {
@@ -143,24 +163,33 @@ class Channel {
     this.#open = undefined;
     let started: KafkaJsConnection | undefined;
     try {
+      this.#throwIfEnded();
       // A pool of its own for each connection: kafkajs keeps the rest of a cut response in a connection that it reopens.
       const pool = await this.#builder.build(this.#destination && { ...this.#destination });
       requireMethods("ConnectionPool", pool, ["getConnection", "setVersions", "setSupportAuthenticationProtocol"]);
       this.address = `${pool.host}:${pool.port}`;
       started = await pool.getConnection(0);
+      this.#throwIfEnded();
+      this.#started = started;
       requireMethods("Connection", started, ["isConnected", "authenticate", "send", "rejectRequests", "disconnect"]);
       requireMethods("Connection.requestQueue", started.requestQueue, ["destroy", "scheduleCheckPendingRequests"]);
       if (started.socket === undefined) throw missing("Connection.socket");
       this.#tune(started);
       await this.#introduce(pool, started, timeoutMs);
-      if (this.#closed) throw new KrabkaError("CLOSED", "The transport was closed");
+      this.#throwIfEnded();
       this.#open = started;
       return started;
     } catch (error) {
       this.#discard(started, error instanceof Error ? error : new Error(String(error)));
       if (KrabkaError.is(error)) throw error;
       throw new UnansweredError(`No connection to ${this.address}`, false, error);
+    } finally {
+      this.#started = undefined;
     }
+  }
+
+  #throwIfEnded(): void {
+    if (this.#ended !== undefined) throw this.#ended;
   }
 
   #tune(connection: KafkaJsConnection): void {
@@ -301,15 +330,15 @@ class Node {
     return channel;
   }
 
-  close(): void {
-    for (const channel of this.#channels.values()) channel.close();
+  close(reason: Error): void {
+    for (const channel of this.#channels.values()) channel.close(reason);
   }
 }
 
 class KafkaJsWire implements Wire {
   readonly #builder: PoolBuilder;
   readonly #nodes = new Map<number, Node>();
-  readonly #left = new Set<Node>();
+  readonly #left = new Set<Node | Channel>();
   #seed: Channel;
   #tried: string[] = [];
   #closed = false;
@@ -379,7 +408,7 @@ class KafkaJsWire implements Wire {
     for (const broker of brokers) {
       const known = this.#nodes.get(broker.nodeId);
       if (known?.address.host === broker.host && known.address.port === broker.port) continue;
-      known?.close();
+      known?.close(new UnansweredError(`Broker ${broker.nodeId} has another address now`, false));
       this.#nodes.set(broker.nodeId, new Node(this.#builder, broker));
     }
     // The configured address was only needed to find the brokers.
@@ -388,14 +417,16 @@ class KafkaJsWire implements Wire {
 
   /** The pool builder goes round the configured brokers, so the next one is another broker. */
   #replaceSeed(): void {
-    this.#seed.close();
+    const seed = this.#seed;
+    this.#left.add(seed);
+    void seed.retire().then(() => this.#left.delete(seed));
     if (!this.#closed) this.#seed = new Channel(this.#builder, undefined);
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    this.#seed.close();
-    for (const node of [...this.#nodes.values(), ...this.#left]) node.close();
+    const reason = new KrabkaError("CLOSED", "The transport was closed");
+    for (const each of [this.#seed, ...this.#nodes.values(), ...this.#left]) each.close(reason);
     this.#nodes.clear();
     this.#left.clear();
   }

@@ -112,7 +112,10 @@ export class PartitionReader {
       this.#askingEnd = undefined;
       return this.logEnd("end", this.#map.deadline({ timeoutMs: SHARED_QUESTION_MS, signal: this.#closing.signal }));
     });
-    const end = await deadline.race(this.#askingEnd);
+    const end = await deadline.race(this.#askingEnd).catch((error: unknown) => {
+      // The end of reading aborts the question.
+      throw this.#ended ?? error;
+    });
     if (this.#ended !== undefined) throw this.#ended;
     if (this.position >= end) return end;
     let waiter: EndWaiter | undefined;

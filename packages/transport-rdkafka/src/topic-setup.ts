@@ -32,6 +32,8 @@ export class TopicSetup {
   readonly #config: ClientConfig;
   readonly #consumer: SteadyConsumer;
   readonly #describer: Describer | undefined;
+  #creating: Promise<unknown> | undefined;
+  #closed = false;
 
   constructor(config: ClientConfig, consumer: SteadyConsumer, describer: Describer | undefined) {
     this.#config = config;
@@ -44,6 +46,12 @@ export class TopicSetup {
     return this.#describer === undefined
       ? this.#prepareAlone(wanted, deadline)
       : this.#prepareWith(this.#describer, wanted, deadline);
+  }
+
+  /** Lets nothing be created any more, and waits for what is being created. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#creating;
   }
 
   /** All that librdkafka can do: it counts partitions and replicas, and can't ask for a topic's settings. */
@@ -92,10 +100,16 @@ export class TopicSetup {
     };
     for (;;) {
       const leave = await nativeCalls.enter("patient", deadline);
-      const refusal = await createTopic(this.#config.admin, topic, CREATE_MS)
+      if (this.#closed) {
+        leave();
+        throw new KrabkaError("CLOSED", "The transport was closed");
+      }
+      const creating = createTopic(this.#config.admin, topic, CREATE_MS)
         .then(() => undefined)
         .catch((error: NativeError) => error)
         .finally(leave);
+      this.#creating = creating;
+      const refusal = await creating;
       if (refusal === undefined) return true;
       if (codeOf(refusal) === TOPIC_ALREADY_EXISTS) return false;
       const error = errorOf(refusal, `Creating topic ${JSON.stringify(wanted.name)}`);
