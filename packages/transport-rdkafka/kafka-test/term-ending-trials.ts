@@ -1,6 +1,6 @@
-import { KrabkaError, type Leadership, type Role } from "@krabka/client";
+import { KrabkaError } from "@krabka/client";
 import { expect } from "vitest";
-import { LIMIT, type Member } from "../../client/kafka-test/trials/stage.js";
+import { Incumbent, resultOf } from "../../client/kafka-test/trials/incumbent.js";
 import { runsOr, type Trial } from "../../client/kafka-test/trials/trial.js";
 import {
   ADD_PARTITIONS_TO_TXN,
@@ -10,40 +10,6 @@ import {
   endTxnAnswer,
   isCommit,
 } from "../../client/kafka-test/trials/wire-answers.js";
-
-/** Leads, and stands for the role again when a term has ended. */
-class Incumbent {
-  readonly #member: Member;
-  readonly #role: Role;
-  #leadership: Leadership | undefined;
-
-  constructor(member: Member, role: Role) {
-    this.#member = member;
-    this.#role = role;
-  }
-
-  async lead(): Promise<Leadership> {
-    if (this.#leadership === undefined || this.#leadership.loss !== undefined) {
-      this.#leadership = await this.#member.client.acquire(this.#role, this.#member.id, LIMIT);
-    }
-    return this.#leadership;
-  }
-
-  /** Writes in this term or, where the term turns out to be at its end, in the next. */
-  async write(topic: string, value: string): Promise<void> {
-    while ((await resultOf((await this.lead()).write({ topic, value }))) !== "written");
-  }
-}
-
-/** "written", or the code of a failure after which nothing is visible. */
-const resultOf = async (write: Promise<unknown>): Promise<string> => {
-  const result = await write.then(
-    () => "written",
-    (error: KrabkaError) => error.code,
-  );
-  expect(result).not.toBe("UNKNOWN_OUTCOME");
-  return result;
-};
 
 /** Trials whose shared bodies go on under a new epoch of the same term, where here the term ends and another begins. */
 export const termEndingTrials: readonly Trial[] = [
@@ -100,7 +66,9 @@ export const termEndingTrials: readonly Trial[] = [
       for (const { value, ...rule } of faults) {
         const leadership = await incumbent.lead();
         const fault = member.proxy.inject(rule);
-        if ((await resultOf(leadership.write({ topic, value }))) === "written") expected.push(value);
+        const result = await resultOf(leadership.write({ topic, value }));
+        expect(result).not.toBe("UNKNOWN_OUTCOME");
+        if (result === "written") expected.push(value);
         expect(fault.hits).toBe(1);
         const healedAtMs = performance.now();
         await incumbent.write(topic, "next");

@@ -1,15 +1,9 @@
-import { type KrabkaError, type Leadership, type Logger, MemberId } from "@krabka/client";
+import { type Leadership, type Logger, MemberId } from "@krabka/client";
 import { expect } from "vitest";
+import { resultOf } from "./incumbent.js";
 import { LIMIT, until } from "./stage.js";
 import { runsOr, type Trial } from "./trial.js";
 import { END_TXN, endTxnAnswer, isCommit, TRANSACTION_ABORTABLE } from "./wire-answers.js";
-
-/** "written", or why not. */
-const resultOf = (call: Promise<unknown>): Promise<unknown> =>
-  call.then(
-    () => "written",
-    (error: KrabkaError) => error.code ?? error.name,
-  );
 
 /** How late a timer of 10 ms fires at the worst, until it is stopped. */
 const watchEventLoop = (): (() => number) => {
@@ -48,7 +42,7 @@ export const callTrials: readonly Trial[] = [
           scope.write({ topic, value: "never" });
           throw new TypeError("no serialiser for this");
         });
-      const cases: readonly (readonly [unknown, () => Promise<unknown>])[] = [
+      const cases: readonly (readonly [string, () => Promise<unknown>])[] = [
         ["written", () => leadership.write([])],
         ["written", () => leadership.transaction(() => undefined)],
         ["TypeError", failingBuild],
@@ -86,7 +80,7 @@ export const callTrials: readonly Trial[] = [
       await stage.strangerSession(role);
       const drift = watchEventLoop();
       const tookMs: number[] = [];
-      const timed = async (call: Promise<unknown>): Promise<unknown> => {
+      const timed = async (call: Promise<unknown>): Promise<string> => {
         const startedAtMs = performance.now();
         const result = await resultOf(call);
         tookMs.push(performance.now() - startedAtMs);
