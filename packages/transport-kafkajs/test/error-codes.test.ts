@@ -12,12 +12,12 @@ const ROWS: readonly (readonly [CodeMeaning, readonly number[]])[] = [
   ["unknown", [-1, 46, 9999]],
 ];
 
-describe("error codes (B12)", () => {
-  it.each(ROWS)("mean %s: %j", (meaning, codes) => {
+describe("error codes", () => {
+  it.each(ROWS)("B12: mean %s: %j", (meaning, codes) => {
     expect(codes.map(meaningOf)).toEqual(codes.map(() => meaning));
   });
 
-  it.each([47, 90, 49])("%i becomes a FencedError that does not claim a rival", (code) => {
+  it.each([47, 90, 49])("B12: %i becomes a FencedError that does not claim a rival", (code) => {
     const error = errorOf(code, "Writing");
     expect(FencedError.is(error)).toBe(true);
     expect(error.message).not.toMatch(/rival|another|newer/i);
@@ -34,7 +34,7 @@ describe("error codes (B12)", () => {
     [51, "BUSY"],
     [53, "UNAUTHORIZED"],
     [9999, "UNREACHABLE"],
-  ] as const)("%i becomes %s for the caller", (code, expected) => {
+  ] as const)("B12: %i becomes %s for the caller", (code, expected) => {
     expect(errorOf(code, "Asking").code).toBe(expected);
   });
 

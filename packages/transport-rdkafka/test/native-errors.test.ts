@@ -23,12 +23,12 @@ describe("an error of a transactional call", () => {
     ["INVALID_PRODUCER_EPOCH", 47],
     ["INVALID_PRODUCER_ID_MAPPING", 49],
     ["PRODUCER_FENCED", 90],
-  ])("%s is a fence, whatever its flags", (_, code) => {
+  ])("B12: %s is a fence, whatever its flags", (_, code) => {
     for (const flags of [FATAL, ABORT, RETRIABLE, PLAIN, {}]) expect(verdictOn(native(code, flags))).toBe("fenced");
     expect(FencedError.is(errorOf(native(code), "Committing"))).toBe(true);
   });
 
-  it.each([48, 59, 120, -149, -192])("code %i ends the transaction where librdkafka wants it aborted", (code) => {
+  it.each([48, 59, 120, -149, -192])("B12: code %i ends the transaction where librdkafka wants it aborted", (code) => {
     expect(verdictOn(native(code, ABORT))).toBe("abort");
     expect(verdictOn(native(code, FATAL))).toBe("ended");
   });
@@ -43,15 +43,19 @@ describe("an error of a transactional call", () => {
     [-185, {}, "again"],
     [51, RETRIABLE, "again"],
     [14, RETRIABLE, "again"],
+    [15, RETRIABLE, "again"],
+    [16, RETRIABLE, "again"],
+    [52, ABORT, "abort"],
+    [50, FATAL, "ended"],
     [53, FATAL, "ended"],
     [-1, PLAIN, "doubtful"],
     [9999, PLAIN, "doubtful"],
     [9999, {}, "doubtful"],
-  ] as const)("code %i with %o is %s", (code, flags, verdict) => {
+  ] as const)("B12: code %i with %o is %s", (code, flags, verdict) => {
     expect(verdictOn(native(code, flags))).toBe(verdict);
   });
 
-  it("is never a reason to repeat a write after a fence", () => {
+  it("B12: is never a reason to repeat a write after a fence", () => {
     for (const code of [-144, 47, 49, 90]) {
       expect(verdictOn(native(code, RETRIABLE))).not.toBe("again");
       expect(leavesEpochAlone(code)).toBe(false);
@@ -88,7 +92,7 @@ describe("the error that a caller gets", () => {
     [-184, "QUEUE_FULL"],
     [-1, "UNREACHABLE"],
     [9999, "UNREACHABLE"],
-  ] as const)("of code %i is %s", (code, expected) => {
+  ] as const)("B12: of code %i is %s", (code, expected) => {
     const error = errorOf(native(code), "Asking");
     expect(KrabkaError.is(error)).toBe(true);
     expect(error.code).toBe(expected);
@@ -103,7 +107,7 @@ describe("the error that a caller gets", () => {
 });
 
 describe("what an answer proves", () => {
-  it("a refusal of the only EndTxn proves that nothing was committed; a lost answer does not", () => {
+  it("B12: a refusal of the only EndTxn proves that nothing was committed; a lost answer does not", () => {
     for (const code of [-144, 47, 49, 90, 48, 53, 59, 120]) expect(refusesEndTxn(code)).toBe(true);
     for (const code of [-185, -195, -150, -172, 51, 14, 15, 16, -1, 9999]) expect(refusesEndTxn(code)).toBe(false);
   });
