@@ -1,8 +1,11 @@
+import { encodeEntry, MemberId, NO_ATTRIBUTES, type ProducerPair, Role } from "@krabka/core";
 import { ABSENT, type LocalError } from "@krabka/local";
 import { ManualClock } from "@krabka/testing";
 import { describe, expect, it } from "vitest";
 import { BrokerState } from "../../src/embedded/broker/broker-state.js";
+import type { EmbeddedBroker } from "../../src/embedded/broker/embedded-broker.js";
 import { PartitionLog } from "../../src/embedded/broker/partition-log.js";
+import { encodeRecord } from "../../src/embedded/broker/record-bytes.js";
 import { Disk } from "../disk.js";
 import { bytes, openLog, rejection } from "../log-script.js";
 import { openHost, settle } from "../service-script.js";
@@ -147,7 +150,7 @@ describe("The broker's records", () => {
     expect(visible(broker, LOG)).toEqual(["7 -=7", "8 -=8", "9 -=9"]);
     expect(broker.partition(LOG)?.hasGapAt(6n)).toBe(true);
 
-    const small = await openWithTopics(new Disk(), { retentionBytesInAll: 400 });
+    const small = await openWithTopics(new Disk(), { retentionBytesInAll: 1800 });
     const fill = (partition: number) =>
       ask(small.broker, {
         kind: "append-unfenced",
@@ -347,5 +350,124 @@ describe("A broker's recovery", () => {
     disk.kill();
     const again = await openBroker(disk);
     expect(await mint(again.broker, "role")).toEqual({ producerId: 0n, epoch: 0 });
+  });
+});
+
+describe("What a broker forgets", () => {
+  const COORDINATION = { topic: "coordination", partition: 0 };
+
+  const lease = (role: string) =>
+    encodeRecord({
+      ...encodeEntry({
+        kind: "lease",
+        role: Role.of(role),
+        member: MemberId.of("m"),
+        pair: { producerId: 0n, epoch: 0 },
+        term: undefined,
+        grantedAtMs: 0n,
+        deadlineMs: 0n,
+        attributes: NO_ATTRIBUTES,
+      }),
+      timestampMs: 0,
+    });
+
+  const open = async (disk: Disk) => {
+    const bench = await openBroker(disk, { maxRoles: 4 });
+    await ask(bench.broker, { kind: "create-topic", topic: "coordination", partitions: 1, compacted: true });
+    return bench;
+  };
+
+  const append = (broker: EmbeddedBroker, role: string, pair: ProducerPair, sequence = 0) =>
+    ask(broker, { kind: "append", role, pair, sequence, batch: { ...COORDINATION, records: [lease(role)] } });
+
+  it("are the roles that were silent for longest: their pairs stay dead, their records are removed, their ids never return", async () => {
+    const disk = new Disk();
+    const { broker } = await open(disk);
+    const pairs: ProducerPair[] = [];
+    for (const role of ["a", "b", "c", "d"]) {
+      const pair = await mint(broker, role);
+      pairs.push(pair);
+      await basesOf(append(broker, role, pair));
+    }
+    const [a, b] = pairs as [ProducerPair, ProducerPair];
+    // The first one is heard once more, so the second one is the one to go.
+    await basesOf(append(broker, "a", a, 1));
+    await mint(broker, "e");
+    const check = async (at: EmbeddedBroker): Promise<void> => {
+      expect(await at.describe("b")).toBeUndefined();
+      expect(await at.describe("a")).toEqual(a);
+      const of = { role: "b", pair: b } as const;
+      const batch = { ...COORDINATION, records: [lease("b")] };
+      expect(await reasonOf(ask(at, { kind: "append", ...of, sequence: 1, batch }))).toBe("fenced");
+      expect(await reasonOf(ask(at, { kind: "append", ...of, sequence: 0, batch }))).toBe("fenced");
+      expect(await reasonOf(ask(at, { kind: "commit", ...of, batches: [batch] }))).toBe("fenced");
+      expect(await reasonOf(ask(at, { kind: "retire", ...of, producerId: 9n, batch }))).toBe("fenced");
+      expect(await reasonOf(ask(at, { kind: "remint", ...of, unsettled: undefined }))).toBe("fenced");
+      const about = (role: string) => visible(at, COORDINATION).filter((line) => line.includes(`\0\x01${role}`));
+      expect([about("b").length, about("b").at(-1)?.endsWith("=-")]).toEqual([2, true]);
+      expect(about("a").length).toBe(2);
+    };
+    await check(broker);
+    disk.unplug();
+    const again = await open(disk);
+    await check(again.broker);
+    expect(await mint(again.broker, "b")).toEqual({ producerId: 5n, epoch: 0 });
+    expect(await reasonOf(append(again.broker, "b", b, 1))).toBe("fenced");
+    // A leader that is heard all the time keeps its pair, however many others come and go.
+    for (let round = 0; round < 50; round++) {
+      await mint(again.broker, `other ${round}`);
+      await basesOf(append(again.broker, "a", a, 2 + round));
+    }
+    expect(await again.broker.describe("a")).toEqual(a);
+    expect(await reasonOf(ask(again.broker, { kind: "forget-roles", count: 9 }, origin(9n)))).toBe("unknown-client");
+  });
+
+  const origin = (sequence: bigint, client = "c".repeat(32)) => ({ client, sequence, acked: 0n });
+
+  it("is up to the owner alone, as is the opening of the log", async () => {
+    const { broker } = await open(new Disk());
+    await ask(broker, { kind: "register-client" }, origin(0n));
+    await mint(broker, "a");
+    expect(await reasonOf(ask(broker, { kind: "forget-roles", count: 1 }, origin(1n)))).toBe("invalid");
+    const forged = { kind: "open", name: "forged", position: 99n, raiseBy: 5n } as const;
+    expect(await reasonOf(ask(broker, forged, origin(2n)))).toBe("invalid");
+    expect(await broker.describe("a")).toEqual({ producerId: 0n, epoch: 0 });
+  });
+
+  it("are tombstones beyond a thousand: a reader that missed one has a gap, one that read it has none", async () => {
+    const { broker } = await openWithTopics(new Disk());
+    const put = (key: string, value: string | null) =>
+      ask(broker, { kind: "append-unfenced", batch: { ...STATE, records: [record(key, value)] } });
+    for (let round = 0; round < 3000; round += 100) {
+      await Promise.all(Array.from({ length: 100 }, (_, index) => put(`${round + index}`, null)));
+    }
+    const log = broker.partition(STATE);
+    const tombstones = visible(broker, STATE).filter((line) => line.endsWith("=-"));
+    expect(tombstones.length).toBeLessThan(2100);
+    expect(tombstones.length).toBeGreaterThanOrEqual(1000);
+    expect([log?.hasGapAt(1n), log?.hasGapAt(3000n)]).toEqual([true, false]);
+  });
+
+  it("are clients beyond ten thousand that were silent for longest, with the answers to what they asked", async () => {
+    const { broker } = await openWithTopics(new Disk());
+    const client = (index: number) => index.toString(16).padStart(32, "0");
+    const write = { kind: "append-unfenced", batch: { ...LOG, records: [record("k", "v")] } } as const;
+    await Promise.all([0, 1].map((index) => ask(broker, { kind: "register-client" }, origin(0n, client(index)))));
+    await ask(broker, write, origin(1n, client(0)));
+    const others = Array.from({ length: 9_999 }, (_, index) => client(index + 2));
+    await Promise.all(others.map((other) => ask(broker, { kind: "register-client" }, origin(0n, other))));
+    expect([0, 1, 2].map((index) => broker.isKnown(client(index)))).toEqual([true, false, true]);
+    expect(await reasonOf(ask(broker, write, origin(1n, client(1))))).toBe("unknown-client");
+  });
+
+  it("are small records as well: what each write takes besides its bytes counts", async () => {
+    const { broker } = await openWithTopics(new Disk(), { retentionBytes: 100_000 });
+    for (let round = 0; round < 1000; round++) {
+      void ask(broker, { kind: "append-unfenced", batch: { ...LOG, records: [record(null, "x")] } });
+    }
+    await ask(broker, { kind: "append-unfenced", batch: { ...LOG, records: [record(null, "x")] } });
+    const kept = visible(broker, LOG).length;
+    expect(kept).toBeLessThan(300);
+    expect(kept).toBeGreaterThan(250);
   });
 });

@@ -37,8 +37,8 @@ export class Talker {
   readonly #child: ChildProcess;
   readonly #listeners = new Set<() => void>();
 
-  constructor(script: string, args: readonly string[]) {
-    this.#child = fork(script, args);
+  constructor(script: string, args: readonly string[], execArgv: readonly string[] = []) {
+    this.#child = fork(script, args, { execArgv: [...execArgv] });
     this.exited = new Promise((resolve) => this.#child.once("exit", () => resolve()));
     this.#child.on("message", (message: Message) => {
       this.said.push(message);

@@ -43,7 +43,7 @@ export class BrokerState {
   #clients = new ClientBook();
   #openings = new Openings();
 
-  get roles(): Pick<RoleBook, "current"> {
+  get roles(): Pick<RoleBook, "current" | "size"> {
     return this.#roles;
   }
 
@@ -67,7 +67,7 @@ export class BrokerState {
     return this.#clients.isKnown(client);
   }
 
-  /** Bytes of all records. */
+  /** Of all records. */
   get bytes(): number {
     return this.partitions().reduce((sum, { bytes }) => sum + bytes, 0);
   }
@@ -89,14 +89,14 @@ export class BrokerState {
   /** Drops what the retention no longer covers in one partition. */
   clean(log: PartitionLog, retention: Retention & { readonly bytesInAll: number }, nowMs: number): void {
     log.clean(retention, nowMs);
-    let bytes = this.bytes;
-    while (bytes > retention.bytesInAll) {
+    let memoryBytes = this.partitions().reduce((sum, partition) => sum + partition.memoryBytes, 0);
+    while (memoryBytes > retention.bytesInAll) {
       const [largest] = this.partitions()
         .filter(({ compacted }) => !compacted)
-        .sort((a, b) => b.bytes - a.bytes);
-      const before = largest?.bytes ?? 0;
+        .sort((a, b) => b.memoryBytes - a.memoryBytes);
+      const before = largest?.memoryBytes ?? 0;
       if (largest?.dropOldest() !== true) return;
-      bytes -= before - largest.bytes;
+      memoryBytes -= before - largest.memoryBytes;
     }
   }
 
@@ -109,7 +109,8 @@ export class BrokerState {
       to.string(name).uint8(compacted ? 1 : 0);
       to.list(partitions, (into, log) => log.encode(into));
     });
-    return writer.finish();
+    // Without the room to grow, since it is kept.
+    return writer.finish().slice();
   }
 
   /** @throws {Error} for bytes that are no state */
@@ -136,6 +137,9 @@ export class BrokerState {
       case "open":
         if (client !== undefined) return unchanged(refuse("invalid", "Only the owner opens the log"));
         return this.#open(request);
+      case "forget-roles":
+        if (client !== undefined) return unchanged(refuse("invalid", "Only the owner forgets roles"));
+        return this.#forgetRoles(request.count, atMs);
       case "register-client":
         if (client === undefined) return unchanged(refuse("invalid", "A client registers under its own id"));
         this.#clients.register(client, atMs);
@@ -183,6 +187,15 @@ export class BrokerState {
     return { answer: { status: "done" }, touched };
   }
 
+  /** Also what is left of them in the coordination topics: their leases, and registrations that nobody took back. */
+  #forgetRoles(count: number, atMs: number): Applied {
+    const forgotten = this.#roles.forget(count);
+    const touched = this.partitions().filter((log) => log.compacted && log.removeRoles(forgotten, atMs));
+    const { producerIds } = this.#roles;
+    for (const { fences } of this.partitions()) fences.keepOnly(producerIds);
+    return { answer: { status: "done" }, touched };
+  }
+
   #createTopic(name: string, count: number, compacted: boolean): Applied {
     const found = this.#topics.get(name);
     if (found !== undefined) {
@@ -213,6 +226,7 @@ export class BrokerState {
       if (flaw !== undefined) return unchanged(flaw);
       if (this.#logOf(batch).fences.isShutOut(pair)) return unchanged(fenced(role));
     }
+    this.#roles.heard(role);
     for (const batch of batches) this.#logOf(batch).fences.raise(pair);
     return this.#store(batches, atMs);
   }
@@ -228,6 +242,7 @@ export class BrokerState {
     if (sequence !== expected) {
       return unchanged(refuse("invalid", `Sequence number ${expected} is due; got ${sequence}`));
     }
+    this.#roles.heard(role);
     const applied = this.#store([batch], atMs);
     if (applied.answer.status === "written") {
       const [base = 0n] = applied.answer.bases;

@@ -10,6 +10,8 @@ interface KnownClient {
 
 /** A client that was silent for longer may be forgotten; what it has unsettled then stays unknown. */
 const FORGET_AFTER_MS = 24 * 3_600_000;
+/** Of more clients those that were silent for longest are forgotten: far more than can be connected. */
+const MAX_CLIENTS = 10_000;
 /** Answers that one client may leave unacknowledged: far more than it can have under way. */
 const MAX_ANSWERS = 100_000;
 
@@ -18,6 +20,7 @@ const MAX_ANSWERS = 100_000;
  * that is repeated because its answer was lost is answered again instead of executed again, also by the next owner.
  */
 export class ClientBook {
+  /** Those that were silent for longest come first. */
   readonly #clients = new Map<string, KnownClient>();
 
   isKnown(client: string): boolean {
@@ -28,9 +31,9 @@ export class ClientBook {
     for (const [id, known] of this.#clients) {
       if (id !== client && atMs - known.lastAtMs > FORGET_AFTER_MS) this.#clients.delete(id);
     }
-    const known = this.#clients.get(client);
-    if (known === undefined) this.#clients.set(client, { lastAtMs: atMs, acked: 0n, answers: new Map() });
-    else known.lastAtMs = atMs;
+    this.#heard(client, this.#clients.get(client) ?? { lastAtMs: atMs, acked: 0n, answers: new Map() }, atMs);
+    const [oldest] = this.#clients.keys();
+    if (this.#clients.size > MAX_CLIENTS && oldest !== undefined) this.#clients.delete(oldest);
   }
 
   /** The answer that the request got before, a refusal of one that must not be executed, or undefined for a new one. */
@@ -49,11 +52,17 @@ export class ClientBook {
   remember({ client, sequence, acked }: Origin, answer: BrokerAnswer, atMs: number): void {
     const known = this.#clients.get(client);
     if (known === undefined) return;
-    known.lastAtMs = atMs;
+    this.#heard(client, known, atMs);
     known.answers.set(sequence, answer);
     if (acked <= known.acked) return;
     known.acked = acked;
     for (const answered of known.answers.keys()) if (answered <= acked) known.answers.delete(answered);
+  }
+
+  #heard(client: string, known: KnownClient, atMs: number): void {
+    known.lastAtMs = atMs;
+    this.#clients.delete(client);
+    this.#clients.set(client, known);
   }
 
   encode(writer: ByteWriter): void {

@@ -10,12 +10,17 @@ import { decodeCommand, decodeRequest, encodeCommand, encodeRequest } from "./re
 
 export interface BrokerOptions {
   readonly clock: Clock;
-  /** Bytes of records that a partition keeps; the oldest go first. @default 64 MiB */
+  /** Memory for the records that a partition keeps, with 320 bytes for each write; the oldest go first. @default 64 MiB */
   readonly retentionBytes?: number | undefined;
   /** Records that a partition keeps. @default 1000000 */
   readonly retentionRecords?: number | undefined;
-  /** Bytes of records that all partitions keep together; the largest gives first. @default 256 MiB */
+  /** Memory for the records of all partitions together; the largest gives first. @default 256 MiB */
   readonly retentionBytesInAll?: number | undefined;
+  /**
+   * Roles whose pairs are remembered. Beyond that those that were silent for longest are forgotten: their pairs are dead, and
+   * they go on under a new producer id. More than this at the same time push each other out. @default 10000
+   */
+  readonly maxRoles?: number | undefined;
   /** How long a removal stays in the coordination topic. @default 24 hours */
   readonly tombstoneMs?: number | undefined;
   /**
@@ -33,6 +38,7 @@ const DEFAULTS = {
   retentionBytes: 64 * MIB,
   retentionRecords: 1_000_000,
   retentionBytesInAll: 256 * MIB,
+  maxRoles: 10_000,
   tombstoneMs: 24 * 3_600_000,
   checkpointAfterBytes: 4 * MIB,
 } as const;
@@ -147,9 +153,11 @@ export class EmbeddedBroker {
     if (request.length > this.maxRequestBytes) {
       return refuse("invalid", `A request takes at most ${this.maxRequestBytes} bytes; got ${request.length}`);
     }
-    const atMs = this.#clock.wallMs();
-    const { answer, touched } = this.#state.apply({ atMs, origin, request: decodeRequest(request) });
-    if (touched !== undefined) this.#append(encodeCommand(atMs, origin, request), touched, atMs);
+    const answer = this.#decide(request, origin);
+    const { maxRoles } = this.#limits;
+    const { size } = this.#state.roles;
+    // Many at once, since it looks at everything.
+    if (size > maxRoles) this.#decide(encodeRequest({ kind: "forget-roles", count: Math.ceil(size / 16) }), undefined);
     await this.#durable;
     return answer;
   }
@@ -190,6 +198,13 @@ export class EmbeddedBroker {
     await this.#durable.catch(() => undefined);
     this.#listeners.clear();
     this.#failureListeners.clear();
+  }
+
+  #decide(request: Uint8Array, origin: Origin | undefined): BrokerAnswer {
+    const atMs = this.#clock.wallMs();
+    const { answer, touched } = this.#state.apply({ atMs, origin, request: decodeRequest(request) });
+    if (touched !== undefined) this.#append(encodeCommand(atMs, origin, request), touched, atMs);
+    return answer;
   }
 
   #append(command: Uint8Array, touched: readonly PartitionLog[], atMs: number): void {

@@ -54,6 +54,11 @@ export class Fences {
     if (fence.batches.length > REMEMBERED_BATCHES) fence.batches.shift();
   }
 
+  /** Forgets all other ids. For ids that no pair of any role has, since those are refused everywhere anyway. */
+  keepOnly(producerIds: ReadonlySet<bigint>): void {
+    for (const id of this.#fences.keys()) if (!producerIds.has(id)) this.#fences.delete(id);
+  }
+
   encode(writer: ByteWriter): void {
     writer.list([...this.#fences], (to, [producerId, { epoch, nextSequence, batches }]) => {
       to.int64(producerId).uint32(epoch).uint32(nextSequence);

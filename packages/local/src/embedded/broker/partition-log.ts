@@ -1,6 +1,7 @@
 import type { ByteReader, ByteWriter } from "../../state/binary.js";
+import { BatchList, type StoredBatch } from "./batch-list.js";
 import { Fences } from "./fences.js";
-import { decodeRecord, keyTextOf } from "./record-bytes.js";
+import { decodeRecord, encodeRecord, keyTextOf, roleIn } from "./record-bytes.js";
 
 /** A record with its place, still encoded. */
 export interface StoredRecord {
@@ -17,22 +18,16 @@ export interface Slice {
   readonly next: bigint;
 }
 
-/** Records that were appended together; their bytes stand one after the other, each behind its length. */
-interface StoredBatch {
-  readonly base: bigint;
-  readonly count: number;
-  readonly atMs: number;
-  readonly bytes: Uint8Array;
-}
-
 export interface Retention {
-  /** Of a partition that is not compacted, the oldest records go beyond this many bytes. */
+  /** Of a partition that is not compacted, the oldest records go beyond this many bytes of memory. */
   readonly bytesPerPartition: number;
   readonly recordsPerPartition: number;
   /** How long a tombstone stays in a compacted partition. */
   readonly tombstoneMs: number;
 }
 
+/** Tombstones beyond these go before their time: whoever has not read them by then starts over. */
+const MAX_TOMBSTONES = 1000;
 /** A compacted partition is cleaned once this many records, and as many as are live, came since. */
 const LEAST_DIRTY = 1000;
 
@@ -45,14 +40,12 @@ const LEAST_DIRTY = 1000;
 export class PartitionLog {
   readonly compacted: boolean;
   fences = new Fences();
-  #batches: StoredBatch[] = [];
+  #batches = new BatchList();
   #start = 0n;
   #end = 0n;
   #visibleEnd = 0n;
   /** Below it a tombstone is gone that nothing replaced: a reader that stopped before it must start over. */
   #forgottenBelow = 0n;
-  #bytes = 0;
-  #records = 0;
   #cleanAt = LEAST_DIRTY;
 
   constructor(compacted: boolean) {
@@ -72,8 +65,13 @@ export class PartitionLog {
     return this.#visibleEnd;
   }
 
+  /** Of all records. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#batches.bytes;
+  }
+
+  get memoryBytes(): number {
+    return this.#batches.memoryBytes;
   }
 
   /** @returns the first record's offset */
@@ -89,6 +87,25 @@ export class PartitionLog {
     if (end > this.#visibleEnd) this.#visibleEnd = end;
   }
 
+  /** Removes whatever is there about these roles, by tombstones. @returns whether there was anything */
+  removeRoles(roles: ReadonlySet<string>, atMs: number): boolean {
+    const live = new Map<string, Uint8Array>();
+    for (const { bytes } of this.#batches) {
+      const stored = bytes.subarray(LENGTH_BYTES);
+      const role = roleIn(stored);
+      if (role === undefined || !roles.has(Buffer.from(role).toString())) continue;
+      const record = decodeRecord(stored);
+      const name = keyTextOf(record) ?? "";
+      if (record.key === null || record.value === null) live.delete(name);
+      else live.set(name, record.key);
+    }
+    const tombstones = [...live.values()].map((key) =>
+      encodeRecord({ key, value: null, headers: [], timestampMs: atMs }),
+    );
+    this.append(tombstones, atMs);
+    return tombstones.length > 0;
+  }
+
   /** Leaves out so many offsets. */
   skip(count: bigint): void {
     this.#end += count;
@@ -96,9 +113,7 @@ export class PartitionLog {
 
   /** Drops everything. Offsets go on. */
   deleteAll(): void {
-    this.#batches = [];
-    this.#bytes = 0;
-    this.#records = 0;
+    this.#batches = new BatchList();
     this.#start = this.#end;
     if (this.compacted) this.#forgottenBelow = this.#end;
   }
@@ -114,8 +129,8 @@ export class PartitionLog {
     const records: StoredRecord[] = [];
     let size = 0;
     let next = from > this.#start ? from : this.#start;
-    for (let index = this.#find(next); index < this.#batches.length; index++) {
-      const { base, count, atMs, bytes } = this.#batches[index] as StoredBatch;
+    for (let index = this.#batches.find(next); index < this.#batches.length; index++) {
+      const { base, count, atMs, bytes } = this.#batches.at(index) as StoredBatch;
       if (base >= this.#visibleEnd) break;
       let offset = base;
       for (const record of split(bytes)) {
@@ -137,31 +152,25 @@ export class PartitionLog {
       if (this.#batches.length >= this.#cleanAt) this.#compact(nowMs - retention.tombstoneMs);
       return;
     }
-    let dropped = 0;
-    let bytes = this.#bytes;
-    let records = this.#records;
-    while (bytes > retention.bytesPerPartition || records > retention.recordsPerPartition) {
-      const oldest = this.#batches[dropped];
-      if (oldest === undefined || dropped + 1 === this.#batches.length || !this.#isVisible(oldest)) break;
-      bytes -= oldest.bytes.length;
-      records -= oldest.count;
-      dropped += 1;
+    const { bytesPerPartition, recordsPerPartition } = retention;
+    while (this.memoryBytes > bytesPerPartition || this.#batches.records > recordsPerPartition) {
+      if (!this.dropOldest()) return;
     }
-    this.#dropOldest(dropped);
   }
 
-  /** Drops the oldest batch, if it is not the only one. @returns whether it did */
+  /** Drops the oldest batch, unless it is the only one or not visible yet. @returns whether it did */
   dropOldest(): boolean {
-    const [oldest] = this.#batches;
+    const oldest = this.#batches.at(0);
     if (this.compacted || oldest === undefined || this.#batches.length < 2 || !this.#isVisible(oldest)) return false;
-    this.#dropOldest(1);
+    this.#batches.dropFirst();
+    this.#start = oldest.base + BigInt(oldest.count);
     return true;
   }
 
   encode(writer: ByteWriter): void {
     writer.int64(this.#start).int64(this.#end).int64(this.#forgottenBelow);
     this.fences.encode(writer);
-    writer.list(this.#batches, (to, { base, count, atMs, bytes }) =>
+    writer.list([...this.#batches], (to, { base, count, atMs, bytes }) =>
       to.int64(base).uint32(count).int64(BigInt(atMs)).bytes(bytes),
     );
   }
@@ -190,58 +199,34 @@ export class PartitionLog {
   #push(batch: StoredBatch): void {
     this.#batches.push(batch);
     this.#end = batch.base + BigInt(batch.count);
-    this.#bytes += batch.bytes.length;
-    this.#records += batch.count;
   }
 
   #isVisible({ base, count }: StoredBatch): boolean {
     return base + BigInt(count) <= this.#visibleEnd;
   }
 
-  #dropOldest(count: number): void {
-    for (const batch of this.#batches.splice(0, count)) {
-      this.#bytes -= batch.bytes.length;
-      this.#records -= batch.count;
-      this.#start = batch.base + BigInt(batch.count);
-    }
-  }
-
   /** Keeps the newest record of each key, at its offset. */
   #compact(tombstonesBeforeMs: number): void {
     const newest = new Set<string>();
     const kept: StoredBatch[] = [];
-    let bytes = 0;
-    for (const batch of this.#batches.reverse()) {
+    let tombstones = 0;
+    for (const batch of [...this.#batches].reverse()) {
       let keeps = true;
       if (this.#isVisible(batch)) {
         const record = decodeRecord(batch.bytes.subarray(LENGTH_BYTES));
         const key = keyTextOf(record) ?? "";
-        const isExpired = record.value === null && batch.atMs < tombstonesBeforeMs;
-        keeps = !newest.has(key) && !isExpired;
-        if (isExpired && !newest.has(key) && batch.base >= this.#forgottenBelow) this.#forgottenBelow = batch.base + 1n;
+        keeps = !newest.has(key);
         newest.add(key);
+        if (keeps && record.value === null) {
+          keeps = batch.atMs >= tombstonesBeforeMs && tombstones < MAX_TOMBSTONES;
+          tombstones += 1;
+          if (!keeps && batch.base >= this.#forgottenBelow) this.#forgottenBelow = batch.base + 1n;
+        }
       }
-      if (!keeps) continue;
-      kept.push(batch);
-      bytes += batch.bytes.length;
+      if (keeps) kept.push(batch);
     }
-    this.#batches = kept.reverse();
-    this.#bytes = bytes;
-    this.#records = kept.length;
+    this.#batches = new BatchList(kept.reverse());
     this.#cleanAt = LEAST_DIRTY + 2 * kept.length;
-  }
-
-  /** Index of the batch that holds `offset`, or else of the next one. */
-  #find(offset: bigint): number {
-    let low = 0;
-    let high = this.#batches.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      const { base, count } = this.#batches[middle] as StoredBatch;
-      if (base + BigInt(count) <= offset) low = middle + 1;
-      else high = middle;
-    }
-    return low;
   }
 }
 

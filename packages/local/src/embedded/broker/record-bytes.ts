@@ -40,15 +40,21 @@ export const keyTextOf = (record: RawRecord): string | undefined =>
   record.key === null ? undefined : Buffer.from(record.key).toString("latin1");
 
 /**
- * Whether a reader of the role (its UTF-8 bytes) needs this record: it is about the role, or its key is none of the coordination topic's, so
- * that every reader reports it. Looks at the bytes alone, since most records of a partition belong to other roles.
+ * The role (its UTF-8 bytes) of a record of the coordination topic, or undefined for a key of any other form. Looks at the bytes
+ * alone, since most records of a partition are of no interest to whoever asks.
  */
-export function concernsRole(bytes: Uint8Array, role: Uint8Array): boolean {
-  if (bytes[8] !== 1) return true;
+export function roleIn(bytes: Uint8Array): Uint8Array | undefined {
+  if (bytes[8] !== 1) return undefined;
   const keyLength =
     ((bytes[9] as number) << 24) | ((bytes[10] as number) << 16) | ((bytes[11] as number) << 8) | (bytes[12] as number);
-  if (keyLength < 6) return true;
+  if (keyLength < 6) return undefined;
   const roleLength = ((bytes[KEY_AT + 4] as number) << 8) | (bytes[KEY_AT + 5] as number);
-  if (6 + roleLength > keyLength) return true;
-  return role.length === roleLength && role.every((byte, index) => bytes[ROLE_AT + index] === byte);
+  return 6 + roleLength > keyLength ? undefined : bytes.subarray(ROLE_AT, ROLE_AT + roleLength);
+}
+
+/** Whether a reader of the role needs this record: it is about the role, or its key is of another form, so that every reader reports it. */
+export function concernsRole(bytes: Uint8Array, role: Uint8Array): boolean {
+  const found = roleIn(bytes);
+  if (found === undefined) return true;
+  return role.length === found.length && role.every((byte, index) => byte === found[index]);
 }

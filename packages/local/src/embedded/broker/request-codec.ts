@@ -15,6 +15,7 @@ const REQUESTS = [
   "append-unfenced",
   "delete-records",
   "open",
+  "forget-roles",
 ] as const satisfies readonly BrokerRequest["kind"][];
 
 const REFUSALS = [
@@ -91,6 +92,9 @@ export function encodeRequest(request: BrokerRequest): Uint8Array {
     case "open":
       writer.string(request.name).int64(request.position).int64(request.raiseBy);
       break;
+    case "forget-roles":
+      writer.uint32(request.count);
+      break;
   }
   return writer.finish();
 }
@@ -142,6 +146,8 @@ const takeRequest = (kind: BrokerRequest["kind"], reader: ByteReader): BrokerReq
       return { kind, target: takeTarget(reader) };
     case "open":
       return { kind, name: reader.string(), position: reader.int64(), raiseBy: reader.int64() };
+    case "forget-roles":
+      return { kind, count: reader.uint32() };
   }
 };
 

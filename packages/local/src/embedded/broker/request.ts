@@ -15,6 +15,8 @@ export type BrokerRequest =
       /** How far all offsets and producer ids jump. */
       readonly raiseBy: bigint;
     }
+  /** The owner's own: so many roles that were silent for longest are forgotten. */
+  | { readonly kind: "forget-roles"; readonly count: number }
   /** Makes the client known, so that its request ids are remembered. */
   | { readonly kind: "register-client" }
   | { readonly kind: "create-topic"; readonly topic: string; readonly partitions: number; readonly compacted: boolean }

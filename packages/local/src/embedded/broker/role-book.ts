@@ -5,10 +5,23 @@ import { putPair, takePair } from "./request-codec.js";
 /** Kafka hands out epochs up to 32766 and keeps 32767 for shutting an id out (`TransactionMetadata`). */
 const LAST_EPOCH = 32766;
 
-/** Who may write for which role. Producer ids only grow, over all roles, and no pair is ever given out twice. */
+/**
+ * Who may write for which role. Producer ids only grow, over all roles, and no pair is ever given out twice: not even for a
+ * role that was forgotten, since only the newest pair of a role that is known is any good, and the next one has a new id.
+ */
 export class RoleBook {
+  /** Those that were silent for longest come first. */
   readonly #pairs = new Map<string, ProducerPair>();
   #nextProducerId = 0n;
+
+  get size(): number {
+    return this.#pairs.size;
+  }
+
+  /** The ids that may still be written under. */
+  get producerIds(): ReadonlySet<bigint> {
+    return new Set([...this.#pairs.values()].map(({ producerId }) => producerId));
+  }
 
   current(role: string): ProducerPair | undefined {
     return this.#pairs.get(role);
@@ -26,8 +39,21 @@ export class RoleBook {
       current === undefined || current.epoch >= LAST_EPOCH
         ? { producerId: this.#takeProducerId(), epoch: 0 }
         : { producerId: current.producerId, epoch: current.epoch + 1 };
-    this.#pairs.set(role, pair);
+    this.#put(role, pair);
     return pair;
+  }
+
+  /** The role wrote something. */
+  heard(role: string): void {
+    const pair = this.#pairs.get(role);
+    if (pair !== undefined) this.#put(role, pair);
+  }
+
+  /** Forgets so many that were silent for longest. @returns their names */
+  forget(count: number): ReadonlySet<string> {
+    const forgotten = new Set([...this.#pairs.keys()].slice(0, count));
+    for (const role of forgotten) this.#pairs.delete(role);
+    return forgotten;
   }
 
   /** Leaves out so many ids, and ends every pair: each role goes on under an id above them. */
@@ -52,6 +78,11 @@ export class RoleBook {
       book.#pairs.set(role, pair);
     }
     return book;
+  }
+
+  #put(role: string, pair: ProducerPair): void {
+    this.#pairs.delete(role);
+    this.#pairs.set(role, pair);
   }
 
   #takeProducerId(): bigint {

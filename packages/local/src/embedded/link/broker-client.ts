@@ -273,7 +273,8 @@ export class BrokerClient {
 
   #answered(sequence: bigint, answer: BrokerAnswer): void {
     if (answer.status === "refused" && answer.reason === "unknown-client") {
-      // Registers anew, and what was under way is unknown then.
+      // Registers anew. Answers come in order, so whatever has none by now was not taken either.
+      this.#requests.notTaken();
       const port = this.#port;
       this.#lost(new Error(answer.message));
       port?.close();

@@ -59,6 +59,11 @@ export class PendingRequest {
     this.#isSent = true;
   }
 
+  /** The broker did not take it when it was sent: as new, unless it had been sent before. */
+  notTaken(): void {
+    if (!this.isRepeated) this.#isSent = false;
+  }
+
   answered(answer: BrokerAnswer): void {
     // The answer to an abandoned one comes too late: its fate is settled by the next epoch.
     if (this.#state !== "waiting") return;

@@ -34,6 +34,11 @@ export class RequestLedger {
     this.#requests.get(sequence)?.answered(answer);
   }
 
+  /** The broker took nothing that is still unanswered over the present connection. */
+  notTaken(): void {
+    for (const pending of this.#requests.values()) pending.notTaken();
+  }
+
   /** The connection broke. */
   interrupted(error: Error): void {
     for (const pending of [...this.#once]) {

@@ -6,6 +6,7 @@ import {
   type ReadRecord,
   type TopicPartition,
 } from "@krabka/core";
+import { LocalError } from "../../errors.js";
 import type { StoredRecord } from "../broker/partition-log.js";
 import { decodeRecord } from "../broker/record-bytes.js";
 import type { BrokerClient } from "../link/broker-client.js";
@@ -79,13 +80,22 @@ const fetch = async (
     case "unknown-topic":
       throw new KrabkaError("UNKNOWN_TOPIC", result.message);
     case "gap":
-      throw new KrabkaError(
-        "INVALID_ARGUMENT",
-        `Partition ${name} keeps the offsets ${result.start} to ${result.end}, the end not included; got ${from}`,
-      );
+      throw gapError(name, from, result);
     default:
       throw new KrabkaError("UNREACHABLE", `The broker answered ${result.kind} to a fetch`);
   }
+};
+
+/** Offsets only grow, so one beyond the end is from somewhere else. */
+const gapError = (
+  name: string,
+  from: TailStart,
+  { start, end }: Extract<QueryResult, { kind: "gap" }>,
+): KrabkaError => {
+  const message = `Partition ${name} keeps the offsets ${start} to ${end}, the end not included; got ${from}`;
+  const isBeyond = typeof from === "bigint" && from > end;
+  const cause = new LocalError(isBeyond ? "OTHER_HISTORY" : "TOO_OLD", message);
+  return new KrabkaError("INVALID_ARGUMENT", message, { cause });
 };
 
 const decode = ({ topic, partition }: TopicPartition, { offset, atMs, bytes }: StoredRecord): TopicRecord => ({
