@@ -1,5 +1,5 @@
 import { type AbortSignalLike, type Clock, MAX_TIMER_MS, type Timer } from "@krabka/core";
-import { damaged, LocalError } from "./errors.js";
+import { aborted, damaged, LocalError } from "./errors.js";
 import { type Limits, timingsOf } from "./limits.js";
 import type { DurableLog } from "./log/durable-log.js";
 import { ServiceTime } from "./service-time.js";
@@ -56,17 +56,19 @@ export class Authority {
   /**
    * Rebuilds the state from the checkpoint and the records since then, and begins a new opening.
    *
-   * @throws {LocalError} `DAMAGED` where a stored state or command makes no sense; `FAILED`
+   * @throws {LocalError} `DAMAGED` where a stored state or command makes no sense; `FAILED`, `ABORTED`
    */
   static async open(
     log: DurableLog,
     clock: Clock,
     limits: Limits,
     opening: { readonly historyId: string; readonly raiseBy: bigint },
+    signal?: AbortSignalLike,
   ): Promise<Authority> {
     const state = restoreCheckpoint(log);
     let next = log.checkpoint?.position ?? 0n;
     for await (const record of log.read(next)) {
+      if (signal?.aborted === true) throw aborted(signal, "nothing was opened");
       try {
         replay(state, record.bytes);
       } catch (error) {
@@ -75,7 +77,12 @@ export class Authority {
       next = record.position + 1n;
     }
     const authority = new Authority(log, state, next, clock, limits);
-    await authority.submit({ kind: "open", ...opening });
+    try {
+      await authority.submit({ kind: "open", ...opening }, signal);
+    } catch (error) {
+      void authority.close();
+      throw error;
+    }
     authority.#arm();
     return authority;
   }
@@ -285,6 +292,3 @@ const replay = (state: State, record: Uint8Array): void => {
   if (!outcome.success || changes.length === 0) throw new Error(`its ${command.kind} changes nothing`);
   state.commit(changes, atMs, wallMs);
 };
-
-const aborted = (signal: AbortSignalLike, effect: string): LocalError =>
-  new LocalError("ABORTED", `The call was aborted; ${effect}`, { cause: signal.reason });

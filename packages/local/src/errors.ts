@@ -1,3 +1,5 @@
+import type { AbortSignalLike } from "@krabka/core";
+
 /**
  * The closed set of reasons for which this package refuses or fails. The strings are stable: branch on them.
  *
@@ -68,6 +70,9 @@ export const damaged = (place: Place, what: string, cause?: unknown): LocalError
 
 export const invalid = (what: string, wanted: string, given: unknown): LocalError =>
   new LocalError("INVALID_ARGUMENT", `${what} must be ${wanted}; got ${show(given)}`);
+
+export const aborted = (signal: AbortSignalLike, effect: string): LocalError =>
+  new LocalError("ABORTED", `The call was aborted; ${effect}`, { cause: signal.reason });
 
 const show = (value: unknown): string => {
   if (typeof value === "bigint") return `${value}n`;

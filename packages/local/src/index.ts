@@ -16,7 +16,7 @@ export type { ServiceOptions } from "./limits.js";
 export type { Checkpoint, DurableLog, LogRecord, LogStatus } from "./log/durable-log.js";
 export { FileLog } from "./log/file-log.js";
 export type { FileLogOptions } from "./log/file-log-options.js";
-export type { DirectoryLock, LogFile, LogFileSystem } from "./log/file-system.js";
+export type { DirectoryLock, DurableFile, LogFile, LogFileSystem } from "./log/file-system.js";
 export { LogBackedCoordinationService } from "./log-backed-service.js";
 export { MemberKeeper, type MemberKeeperOptions } from "./member-keeper.js";
 export {

@@ -1,8 +1,10 @@
-import { type Clock, MAX_TIMER_MS, utf8Length } from "@krabka/core";
+import { type AbortSignalLike, type Clock, MAX_TIMER_MS, utf8Length } from "@krabka/core";
 import { invalid, LocalError } from "./errors.js";
 import type { MembershipTimings } from "./state/command.js";
 
 export interface ServiceOptions {
+  /** Ends the opening while it reads, or its wait for the disk; the log then has to be opened anew too. */
+  readonly signal?: AbortSignalLike | undefined;
   /** @default the machine's */
   readonly clock?: Clock | undefined;
   /** @default 1024 UTF-8 bytes, for keys and the names of leases, owners and members */

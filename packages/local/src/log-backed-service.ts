@@ -47,7 +47,7 @@ export class LogBackedCoordinationService implements CoordinationService {
   /**
    * Rebuilds the state from a log that the host opened and closes.
    *
-   * @throws {LocalError} `DAMAGED` where what is stored makes no sense, `FAILED`, `INVALID_ARGUMENT`
+   * @throws {LocalError} `DAMAGED` where what is stored makes no sense, `FAILED`, `INVALID_ARGUMENT`, `ABORTED`
    */
   static async open(log: DurableLog, options: ServiceOptions = {}): Promise<LogBackedCoordinationService> {
     const limits = limitsOf(options);
@@ -56,7 +56,8 @@ export class LogBackedCoordinationService implements CoordinationService {
       throw invalid("raiseCountersBy", "a bigint in 0..2^48", raiseBy);
     }
     const historyId = randomBytes(HISTORY_ID_BYTES).toString("hex");
-    const authority = await Authority.open(log, options.clock ?? systemClock, limits, { historyId, raiseBy });
+    const opening = { historyId, raiseBy };
+    const authority = await Authority.open(log, options.clock ?? systemClock, limits, opening, options.signal);
     const { histories, revision } = authority.state;
     const watches = new Watches(
       {

@@ -1,6 +1,6 @@
 import { basename, dirname } from "node:path";
 import { LocalError } from "@krabka/local";
-import type { DirectoryLock, LogFile, LogFileSystem } from "../src/log/file-system.js";
+import type { DirectoryLock, DurableFile, LogFile, LogFileSystem } from "../src/log/file-system.js";
 
 const PAGE_BYTES = 64;
 
@@ -26,19 +26,32 @@ class Inode {
   }
 
   /** Puts the dirty pages that `keep` chooses on the platter. A page that was never written reads as zeros. */
-  flush(keep: (page: number) => boolean, sizeToo: boolean): void {
-    const next = new Uint8Array(sizeToo ? this.cached.length : this.durable.length);
+  flush(keep: (page: number) => boolean, sizeBytes: number): void {
+    const next = new Uint8Array(sizeBytes);
     next.set(this.durable.subarray(0, next.length));
     for (const page of this.dirty) {
       if (!keep(page)) continue;
       const from = page * PAGE_BYTES;
       const to = Math.min(from + PAGE_BYTES, this.cached.length, next.length);
       if (from < to) next.set(this.cached.subarray(from, to), from);
+      this.dirty.delete(page);
     }
     this.durable = next;
-    this.dirty.clear();
+  }
+
+  /** A durable write brings its own pages to the platter, and of the size no more than it takes to find them there. */
+  flushRange(position: number, end: number): void {
+    this.flush((page) => isIn(page, position, end), Math.max(this.durable.length, end));
+  }
+
+  /** The kernel forgets that these pages differ: they are never written unless dirtied again. */
+  clean(isLost: (page: number) => boolean): void {
+    for (const page of this.dirty) if (isLost(page)) this.dirty.delete(page);
   }
 }
+
+const isIn = (page: number, position: number, end: number): boolean =>
+  page * PAGE_BYTES < end && (page + 1) * PAGE_BYTES > position;
 
 export interface DiskFaults {
   /** Called before each system call; what it throws is the call's failure. */
@@ -47,6 +60,10 @@ export interface DiskFaults {
   sync?: (path: string) => Promise<void> | void;
   /** How many of the bytes a write takes. */
   take?: (bytes: number) => number;
+  /** How large all files together may get. */
+  roomBytes?: number;
+  /** Whether a write without room for all of its bytes takes none of them, as on file systems that reserve the room first. */
+  reservesRoom?: boolean;
 }
 
 /**
@@ -75,8 +92,9 @@ export class Disk {
     }
     this.#cached = new Map(this.#durable);
     for (const inode of new Set(this.#cached.values())) {
-      const anyKept = [...inode.dirty].some(keepPage);
-      inode.flush(keepPage, anyKept);
+      const kept = new Set([...inode.dirty].filter(keepPage));
+      inode.flush((page) => kept.has(page), kept.size > 0 ? inode.cached.length : inode.durable.length);
+      inode.clean(() => true);
       inode.cached = inode.durable.slice();
     }
   }
@@ -159,6 +177,10 @@ export class Disk {
         call("open", path);
         return this.#file(path, this.#inode(path), life);
       },
+      openDurable: async (path) => {
+        call("open", path);
+        return this.#durableFile(path, this.#inode(path), life);
+      },
     };
   }
 
@@ -173,6 +195,17 @@ export class Disk {
     const inode = this.#cached.get(path);
     if (inode === undefined) throw new Error(`ENOENT: ${path}`);
     return inode;
+  }
+
+  /** How many bytes of a write find room. What lies within the file needs none. */
+  #roomFor(bytes: number, inode: Inode, position: number): number {
+    const { roomBytes, reservesRoom = false } = this.faults;
+    if (roomBytes === undefined) return bytes;
+    let usedBytes = 0;
+    for (const { cached } of new Set(this.#cached.values())) usedBytes += cached.length;
+    const most = Math.min(bytes, inode.cached.length - position + Math.max(0, roomBytes - usedBytes));
+    if (most > 0 && (most === bytes || !reservesRoom)) return most;
+    throw Object.assign(new Error("ENOSPC"), { code: "ENOSPC" });
   }
 
   #live(name: string, path: string, life: number): void {
@@ -199,7 +232,8 @@ export class Disk {
       },
       write: async (bytes, position) => {
         this.#call("write", path, life);
-        const taken = this.faults.take?.(bytes.length) ?? bytes.length;
+        const most = this.#roomFor(bytes.length, inode, position);
+        const taken = this.faults.take?.(most) ?? most;
         inode.write(bytes.subarray(0, taken), position);
         return taken;
       },
@@ -212,13 +246,36 @@ export class Disk {
         try {
           await this.faults.sync?.(path);
         } catch (error) {
-          inode.dirty.clear();
+          inode.clean(() => true);
           throw error;
         }
         this.#live("sync", path, life);
-        inode.flush(() => true, true);
+        inode.flush(() => true, inode.cached.length);
       },
       close: async () => undefined,
+    };
+  }
+
+  /** Its one call of the system is noted as two, since it can fail and the power can go before, between and in either. */
+  #durableFile(path: string, inode: Inode, life: number): DurableFile {
+    const { write, truncate, close } = this.#file(path, inode, life);
+    return {
+      write: async (bytes, position) => {
+        const taken = await write(bytes, position);
+        const end = position + taken;
+        this.#call("sync", path, life);
+        try {
+          await this.faults.sync?.(path);
+        } catch (error) {
+          inode.clean((page) => isIn(page, position, end));
+          throw error;
+        }
+        this.#live("sync", path, life);
+        inode.flushRange(position, end);
+        return taken;
+      },
+      truncate,
+      close,
     };
   }
 }

@@ -1,4 +1,8 @@
+import { constants, readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
+import { nodeFileSystem } from "../src/log/node-file-system.js";
+import { scratch } from "./bundle.js";
 import { Disk } from "./disk.js";
 import { appendAll, bytes, DIRECTORY, numbered, openLog, rejection, textsOf } from "./log-script.js";
 
@@ -109,4 +113,73 @@ describe("FileLog", () => {
     await log.close();
     await openLog(disk);
   });
+
+  it("an aborted opening changes nothing and frees the directory", async () => {
+    const disk = new Disk();
+    const log = await openLog(disk, { segmentBytes: 100 });
+    await appendAll(log, numbered("r", 10));
+    await log.close();
+    const before = disk.calls.length;
+    for (const reads of [0, 1, 3]) {
+      const abort = new AbortController();
+      let count = 0;
+      disk.faults.before = (call) => {
+        if (call === "read") count += 1;
+        if (count >= reads) abort.abort(new Error("no longer wanted"));
+      };
+      const error = await rejection(openLog(disk, { signal: abort.signal }));
+      expect(error).toMatchObject({ code: "ABORTED", cause: new Error("no longer wanted") });
+      expect(count).toBeLessThanOrEqual(reads + 1);
+      disk.faults = {};
+    }
+    const changing = disk.calls.slice(before).filter((call) => !/^(lock|mkdir|list|open|size|read) /.test(call));
+    expect(changing).toEqual([]);
+    expect(await textsOf(await openLog(disk))).toEqual(numbered("r", 10));
+  });
+
+  it("H1: a write to the log's end on a real disk is one that waits for the disk", async () => {
+    const { directory, remove } = await scratch();
+    try {
+      const path = `${directory}/file`;
+      await writeFile(path, "");
+      const file = await nodeFileSystem.openDurable(path);
+      const fd = readdirSync("/proc/self/fd").find((name) => targetOf(name) === path);
+      const flags = /^flags:\s+([0-7]+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, "utf8"))?.[1];
+      expect(Number.parseInt(flags ?? "", 8) & constants.O_DSYNC).toBe(constants.O_DSYNC);
+      expect(await file.write(bytes("abc"), 2)).toBe(3);
+      expect(readFileSync(path, "latin1")).toBe("\0\0abc");
+      await file.truncate(3);
+      await file.close();
+      expect(readFileSync(path, "latin1")).toBe("\0\0a");
+      await expect(nodeFileSystem.openDurable(`${directory}/missing`)).rejects.toThrow("ENOENT");
+    } finally {
+      await remove();
+    }
+  });
+
+  it("files grow in steps, and reopening fills the space that is there", async () => {
+    const disk = new Disk();
+    const sizes = async (texts: readonly string[]): Promise<number[]> => {
+      const log = await openLog(disk, { aheadBytes: 100, segmentBytes: 250 });
+      await appendAll(log, texts);
+      await log.close();
+      return disk.paths().map((path) => disk.bytesOf(path).length);
+    };
+    expect(await sizes([])).toEqual([36]);
+    // 36 bytes of header, and 38 for each record.
+    expect(await sizes(["r1"])).toEqual([100]);
+    expect(await sizes(["r2"])).toEqual([200]);
+    expect(await sizes(["r3"])).toEqual([200]);
+    expect(await sizes(["r4", "r5"])).toEqual([250]);
+    expect(await sizes(["r6"])).toEqual([264]);
+    expect(await textsOf(await openLog(disk))).toEqual(numbered("r", 7).slice(1));
+  });
 });
+
+const targetOf = (fd: string): string | undefined => {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`);
+  } catch {
+    return undefined;
+  }
+};

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { Disk } from "./disk.js";
-import { appendAll, bytes, DIRECTORY, numbered, openLog, rejection, textsOf } from "./log-script.js";
+import { appendAll, bytes, DIRECTORY, endsOf, numbered, openLog, rejection, textsOf } from "./log-script.js";
 
 const segment = (base: number): string => `${DIRECTORY}/segment-${String(base).padStart(20, "0")}.log`;
 const checkpoint = (position: number): string => `${DIRECTORY}/checkpoint-${String(position).padStart(20, "0")}.state`;
@@ -18,36 +18,54 @@ const expectRefusal = async (disk: Disk, file?: string): Promise<void> => {
 describe("Damage", () => {
   let disk: Disk;
 
-  describe("in a log of one segment", () => {
+  describe.each([0, 256])("in a log of one segment, with steps of %i bytes ahead", (aheadBytes) => {
     const texts = ["one", "two two", "three three three"];
+    const ends = endsOf(texts);
+    const endBytes = ends.at(-1) as number;
+    let whole: Uint8Array;
 
     beforeEach(async () => {
       disk = new Disk();
-      const log = await openLog(disk);
+      const log = await openLog(disk, { aheadBytes });
       await appendAll(log, texts);
       await log.close();
+      whole = disk.bytesOf(segment(0)).slice();
+      expect(whole.length).toBe(aheadBytes || endBytes);
     });
 
+    const flipped = (bit: number): Uint8Array => {
+      const copy = whole.slice();
+      copy[bit >> 3] = (copy[bit >> 3] as number) ^ (1 << (bit & 7));
+      return copy;
+    };
+
     it("H3: refuses any single flipped bit, also in the last record, and names the place", async () => {
-      const whole = disk.bytesOf(segment(0)).slice();
-      for (let bit = 0; bit < whole.length * 8; bit++) {
-        const flipped = whole.slice();
-        flipped[bit >> 3] = (flipped[bit >> 3] as number) ^ (1 << (bit & 7));
-        disk.overwrite(segment(0), flipped);
-        const error = await rejection(openLog(disk));
+      for (let bit = 0; bit < endBytes * 8; bit++) {
+        disk.overwrite(segment(0), flipped(bit));
+        const error = await rejection(openLog(disk, { aheadBytes }));
         expect(error.code, `bit ${bit}`).toBe("DAMAGED");
         expect(error.place?.offsetBytes, `bit ${bit}`).toBeLessThanOrEqual(bit >> 3);
-        expect(disk.bytesOf(segment(0))).toEqual(flipped);
+        expect(disk.bytesOf(segment(0))).toEqual(flipped(bit));
+      }
+    });
+
+    it("H5: a flipped bit in the space ahead touches no record: it is cut off and told", async () => {
+      for (let bit = endBytes * 8; bit < whole.length * 8; bit++) {
+        disk.overwrite(segment(0), flipped(bit));
+        const log = await openLog(disk, { aheadBytes });
+        expect(await textsOf(log)).toEqual(texts);
+        expect(log.warnings, `bit ${bit}`).toHaveLength(1);
+        await log.append(bytes("more"));
+        await log.close();
+        const again = await openLog(disk, { aheadBytes });
+        expect(await textsOf(again)).toEqual([...texts, "more"]);
+        expect(again.warnings).toEqual([]);
+        await again.close();
       }
     });
 
     it("H3: refuses a log from which a record was taken out, or in which two changed places", async () => {
-      const whole = disk.bytesOf(segment(0)).slice();
-      const frame = (index: number): Uint8Array => {
-        const sizes = texts.map((text) => 36 + text.length);
-        const from = 36 + sizes.slice(0, index).reduce((a, b) => a + b, 0);
-        return whole.subarray(from, from + (sizes[index] as number));
-      };
+      const frame = (index: number): Uint8Array => whole.subarray(ends[index], ends[index + 1]);
       for (const order of [
         [1, 2],
         [0, 2],
@@ -56,7 +74,8 @@ describe("Damage", () => {
         [0, 1, 1],
         [0, 0, 1, 2],
       ]) {
-        disk.overwrite(segment(0), Buffer.concat([whole.subarray(0, 36), ...order.map(frame)]));
+        const frames = order.map(frame);
+        disk.overwrite(segment(0), Buffer.concat([whole.subarray(0, ends[0]), ...frames, whole.subarray(endBytes)]));
         await expectRefusal(disk, segment(0));
       }
     });
@@ -95,6 +114,29 @@ describe("Damage", () => {
       const mixed = disk.copy();
       mixed.overwrite(second, other.bytesOf(second));
       await expectRefusal(mixed);
+    });
+
+    it("H3: refuses zeros in place of the end of a segment that is not the last", async () => {
+      for (const path of disk.paths().slice(0, -1)) {
+        const whole = disk.bytesOf(path);
+        for (const from of [whole.length - 32, whole.length - 33, whole.length - 80]) {
+          const copy = disk.copy();
+          copy.overwrite(path, whole.slice().fill(0, from));
+          await expectRefusal(copy, path);
+        }
+      }
+    });
+
+    it("H5: a segment that is followed by another may end with space that was never used", async () => {
+      const [path] = disk.paths() as [string];
+      const whole = disk.bytesOf(path);
+      disk.overwrite(path, Buffer.concat([whole, new Uint8Array(300)]));
+      const log = await openLog(disk);
+      expect(log.warnings).toEqual([]);
+      expect(await textsOf(log)).toEqual(texts);
+      await log.close();
+      disk.overwrite(path, Buffer.concat([whole, new Uint8Array(300), bytes("x")]));
+      await expectRefusal(disk, path);
     });
 
     it("H3: refuses a torn end in a segment that is not the last", async () => {

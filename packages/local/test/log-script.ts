@@ -8,6 +8,17 @@ export const bytes = (text: string): Uint8Array => new Uint8Array(Buffer.from(te
 export const openLog = (disk: Disk, options: FileLogOptions = {}): Promise<FileLog> =>
   FileLog.open(DIRECTORY, { ...options, fileSystem: disk.process() });
 
+const SEGMENT_HEADER_BYTES = 36;
+/** Of a frame with one record: its header and the record's length. */
+const FRAME_BYTES = 36;
+
+/** Where the header and each frame end, if every text is a frame of its own in one segment. */
+export function endsOf(texts: readonly string[]): readonly number[] {
+  const ends = [SEGMENT_HEADER_BYTES];
+  for (const text of texts) ends.push((ends.at(-1) as number) + FRAME_BYTES + bytes(text).length);
+  return ends;
+}
+
 /** Every record that is kept, as text. */
 export async function textsOf(log: DurableLog, from = log.status().start): Promise<string[]> {
   const texts: string[] = [];

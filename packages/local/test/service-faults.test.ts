@@ -179,6 +179,33 @@ describe("A service on failing storage", () => {
     expect(error.message).toContain("the state makes no sense");
   });
 
+  it("an aborted opening ends while it reads, and while it waits for the disk; another one succeeds", async () => {
+    const host = await openHost();
+    for (const key of ["a", "b", "c"]) granted(await host.service.compareAndSet(key, ABSENT, bytes("x")));
+    await host.service.close();
+    await host.log.close();
+    const log = await openLog(host.disk);
+    const early = AbortSignal.abort(new Error("no longer wanted"));
+    const appended = log.status().end;
+    const refusal = await rejection(LogBackedCoordinationService.open(log, { signal: early }));
+    expect(refusal).toMatchObject({ code: "ABORTED", cause: new Error("no longer wanted") });
+    expect(log.status().end).toBe(appended);
+    const abort = new AbortController();
+    let release = (): void => undefined;
+    host.disk.faults.sync = () => {
+      abort.abort();
+      return new Promise((resolve) => {
+        release = resolve;
+      });
+    };
+    expect((await rejection(LogBackedCoordinationService.open(log, { signal: abort.signal }))).code).toBe("ABORTED");
+    host.disk.faults = {};
+    release();
+    await log.close();
+    const again = await restart(host);
+    expect((await again.service.list()).found).toHaveLength(3);
+  });
+
   it("notices that the log has another writer", async () => {
     const { service, log } = await openHost();
     await log.append(bytes("from elsewhere"));

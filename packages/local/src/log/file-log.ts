@@ -1,25 +1,14 @@
-import { invalid, LocalError } from "../errors.js";
+import { aborted, invalid, LocalError } from "../errors.js";
+import { AppendQueue } from "./append-queue.js";
 import { checkpointName, encodeCheckpoint, positionOfCheckpointName } from "./checkpoint-file.js";
 import type { Checkpoint, DurableLog, LogRecord, LogStatus } from "./durable-log.js";
 import { type FileLogOptions, type LogLimits, logLimitsOf } from "./file-log-options.js";
-import {
-  type DirectoryLock,
-  type LogFile,
-  type LogFileSystem,
-  readAll,
-  writeAll,
-  writeFileDurably,
-} from "./file-system.js";
-import { encodeFrame, recordBytes } from "./frame.js";
+import { type DirectoryLock, type LogFileSystem, readWhole, writeFileDurably } from "./file-system.js";
+import { encodeFrame } from "./frame.js";
 import { nodeFileSystem } from "./node-file-system.js";
 import { type RecoveredLog, recoverLog, type Segment } from "./recovery.js";
-import { encodeSegmentHeader, frameSeed, scanSegment, segmentName } from "./segment.js";
-
-interface Waiting {
-  readonly record: Uint8Array;
-  readonly resolve: (position: bigint) => void;
-  readonly reject: (error: Error) => void;
-}
+import { encodeSegmentHeader, frameSeed, recordsOf, segmentName } from "./segment.js";
+import { SegmentWriter } from "./segment-writer.js";
 
 /**
  * A log in a directory of its own, open once at a time.
@@ -34,12 +23,11 @@ export class FileLog implements DurableLog {
   readonly #logId: Uint8Array;
   readonly #segments: Segment[];
   readonly #limits: LogLimits;
-  #file: LogFile;
+  #writer: SegmentWriter;
   #end: bigint;
   #checkpoints: readonly Checkpoint[];
   #tailBytes: number;
-  readonly #queue: Waiting[] = [];
-  #draining: Promise<void> | undefined;
+  readonly #queue: AppendQueue;
   #checkpointing: Promise<void> | undefined;
   #failure: LocalError | undefined;
   #closing: Promise<void> | undefined;
@@ -49,7 +37,7 @@ export class FileLog implements DurableLog {
     fs: LogFileSystem,
     lock: DirectoryLock,
     recovered: RecoveredLog,
-    file: LogFile,
+    writer: SegmentWriter,
     limits: LogLimits,
   ) {
     this.directory = directory;
@@ -60,8 +48,9 @@ export class FileLog implements DurableLog {
     this.#segments = recovered.segments;
     this.#end = recovered.end;
     this.#checkpoints = recovered.checkpoints;
-    this.#file = file;
+    this.#writer = writer;
     this.#limits = limits;
+    this.#queue = new AppendQueue(limits.maxBatchBytes, (records) => this.#store(records));
     this.#tailBytes = this.#segments.reduce(
       (sum, { base, endBytes }, index) =>
         this.#endOf(index) <= (this.checkpoint?.position ?? base) ? sum : sum + endBytes,
@@ -72,18 +61,21 @@ export class FileLog implements DurableLog {
   /**
    * Opens the log in `directory`, and creates both if they are missing (its parent must exist).
    *
-   * @throws {LocalError} `IN_USE`, `DAMAGED`, `UNSUPPORTED`, `INVALID_ARGUMENT`; `FAILED` when storage fails.
+   * @throws {LocalError} `IN_USE`, `DAMAGED`, `UNSUPPORTED`, `INVALID_ARGUMENT`, `ABORTED`; `FAILED` when storage fails.
    */
   static async open(directory: string, options: FileLogOptions = {}): Promise<FileLog> {
     const limits = logLimitsOf(options);
+    const { signal } = options;
     const fs = options.fileSystem ?? nodeFileSystem;
     let lock: DirectoryLock | undefined;
     try {
       await fs.makeDirectory(directory);
       lock = await fs.lockDirectory(directory);
-      const recovered = await recoverLog(fs, directory);
-      const file = await fs.open((recovered.segments.at(-1) as Segment).path);
-      return new FileLog(directory, fs, lock, recovered, file, limits);
+      const recovered = await recoverLog(fs, directory, () => {
+        if (signal?.aborted === true) throw aborted(signal, "nothing was opened");
+      });
+      const writer = await openWriter(fs, recovered.segments.at(-1) as Segment, limits);
+      return new FileLog(directory, fs, lock, recovered, writer, limits);
     } catch (error) {
       lock?.release();
       throw LocalError.is(error) ? error : failed(`Opening the log in ${directory} failed`, error);
@@ -114,10 +106,7 @@ export class FileLog implements DurableLog {
     if (record.length > this.#limits.maxRecordBytes) {
       return Promise.reject(invalid("A record", `at most ${this.#limits.maxRecordBytes} bytes`, record));
     }
-    return new Promise((resolve, reject) => {
-      this.#queue.push({ record, resolve, reject });
-      this.#draining ??= this.#drain();
-    });
+    return this.#queue.push(record);
   }
 
   async *read(from: bigint): AsyncGenerator<LogRecord, void, undefined> {
@@ -173,37 +162,16 @@ export class FileLog implements DurableLog {
     return this.#segments[index + 1]?.base ?? this.#end;
   }
 
-  async #drain(): Promise<void> {
-    // Calls of the same turn share the first fsync already.
-    await Promise.resolve();
-    while (this.#queue.length > 0) await this.#writeBatch(this.#takeBatch());
-    this.#draining = undefined;
-  }
-
-  #takeBatch(): readonly Waiting[] {
-    let bytes = 0;
-    let count = 0;
-    for (const { record } of this.#queue) {
-      bytes += recordBytes(record);
-      if (count > 0 && bytes > this.#limits.maxBatchBytes) break;
-      count += 1;
-    }
-    return this.#queue.splice(0, count);
-  }
-
-  async #writeBatch(batch: readonly Waiting[]): Promise<void> {
+  async #store(records: readonly Uint8Array[]): Promise<bigint> {
     try {
       if (this.#active.endBytes >= this.#limits.segmentBytes) await this.#roll();
-      const records = batch.map(({ record }) => record);
       await this.#writeFrame(encodeFrame(this.#seed, "records", this.#end, records));
     } catch (error) {
-      const failure = this.#fail(error);
-      for (const { reject } of batch) reject(failure);
-      return;
+      throw this.#fail(error);
     }
     const first = this.#end;
-    this.#end += BigInt(batch.length);
-    for (const [index, { resolve }] of batch.entries()) resolve(first + BigInt(index));
+    this.#end += BigInt(records.length);
+    return first;
   }
 
   get #active(): Segment {
@@ -216,14 +184,7 @@ export class FileLog implements DurableLog {
 
   async #writeFrame(frame: Uint8Array): Promise<void> {
     const segment = this.#active;
-    try {
-      await writeAll(this.#file, frame, segment.endBytes);
-      await this.#file.sync();
-    } catch (error) {
-      // With the file back at its old length the next opening has nothing to cut. If that fails too, it cuts.
-      await this.#file.truncate(segment.endBytes).catch(() => undefined);
-      throw error;
-    }
+    await this.#writer.write(frame, segment.endBytes);
     segment.endBytes += frame.length;
     this.#tailBytes += frame.length;
   }
@@ -238,10 +199,11 @@ export class FileLog implements DurableLog {
     const path = `${this.directory}/${name}`;
     await writeFileDurably(this.#fs, this.directory, name, header);
     await this.#writeFrame(encodeFrame(this.#seed, "seal", this.#end, []));
-    const file = await this.#fs.open(path);
-    const full = this.#file;
-    this.#file = file;
-    this.#segments.push({ path, base: this.#end, endBytes: header.length });
+    const next = { path, base: this.#end, endBytes: header.length };
+    const writer = await openWriter(this.#fs, next, this.#limits);
+    const full = this.#writer;
+    this.#writer = writer;
+    this.#segments.push(next);
     await full.close();
   }
 
@@ -277,23 +239,15 @@ export class FileLog implements DurableLog {
     }
   }
 
-  async #readSegment(segment: Segment): Promise<readonly LogRecord[]> {
+  async #readSegment({ path, base, endBytes }: Segment): Promise<Iterable<LogRecord>> {
     if (this.#closing !== undefined) throw new LocalError("CLOSED", `The log in ${this.directory} is closed`);
-    const { path, base, endBytes } = segment;
-    let file: LogFile;
     try {
-      file = await this.#fs.open(path);
+      return recordsOf(await readWhole(this.#fs, path), endBytes, { logId: this.#logId, base }, path);
     } catch (error) {
       if (this.#segments.some((kept) => kept.path === path)) throw failed(`Reading ${path} failed`, error);
       throw new LocalError("TOO_OLD", `The records from ${base} on were dropped while they were being read`, {
         cause: error,
       });
-    }
-    try {
-      const bytes = await readAll(file);
-      return scanSegment(bytes.subarray(0, endBytes), { logId: this.#logId, base }, path, false).records;
-    } finally {
-      await file.close();
     }
   }
 
@@ -302,18 +256,21 @@ export class FileLog implements DurableLog {
       `The log in ${this.directory} failed and refuses everything until it is opened again`,
       cause,
     );
-    for (const { reject } of this.#queue.splice(0)) reject(this.#failure);
+    this.#queue.refuse(this.#failure);
     return this.#failure;
   }
 
   async #finish(): Promise<void> {
     // A batch that runs takes what was queued before the close along; new calls are refused already.
-    await this.#draining;
+    await this.#queue.idle();
     await this.#checkpointing?.catch(() => undefined);
-    await this.#file.close().catch(() => undefined);
+    await this.#writer.close().catch(() => undefined);
     this.#lock.release();
   }
 }
+
+const openWriter = async (fs: LogFileSystem, { path }: Segment, limits: LogLimits): Promise<SegmentWriter> =>
+  new SegmentWriter(await fs.openDurable(path), limits.aheadBytes, limits.segmentBytes);
 
 const failed = (what: string, cause: unknown): LocalError =>
   new LocalError("FAILED", `${what}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });

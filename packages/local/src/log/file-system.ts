@@ -21,6 +21,8 @@ export interface LogFileSystem {
   create(path: string): Promise<LogFile>;
   /** Opens an existing file for reading and writing. */
   open(path: string): Promise<LogFile>;
+  /** Opens an existing file for writes that are durable one by one. */
+  openDurable(path: string): Promise<DurableFile>;
 }
 
 export interface LogFile {
@@ -35,13 +37,23 @@ export interface LogFile {
   close(): Promise<void>;
 }
 
+export interface DurableFile {
+  /**
+   * Writes at `position` and returns how many bytes were taken: fewer than given is normal. They are durable when it
+   * resolves, and so is a size that includes them. After a failure nothing is known about them, as after a failed sync.
+   */
+  write(bytes: Uint8Array, position: number): Promise<number>;
+  truncate(sizeBytes: number): Promise<void>;
+  close(): Promise<void>;
+}
+
 export interface DirectoryLock {
   /** Idempotent; never rejects. */
   release(): void;
 }
 
-/** Reads a whole file. */
-export async function readAll(file: LogFile): Promise<Uint8Array> {
+/** Reads all of an open file. */
+async function readAll(file: LogFile): Promise<Uint8Array> {
   const bytes = new Uint8Array(await file.size());
   let at = 0;
   while (at < bytes.length) {
@@ -52,21 +64,44 @@ export async function readAll(file: LogFile): Promise<Uint8Array> {
   return bytes.subarray(0, at);
 }
 
+/** Reads a whole file. */
+export async function readWhole(fs: LogFileSystem, path: string): Promise<Uint8Array> {
+  const file = await fs.open(path);
+  try {
+    return await readAll(file);
+  } finally {
+    await file.close();
+  }
+}
+
 /** How often in a row a write may take nothing before it counts as failed. */
 const MAX_IDLE_WRITES = 8;
 
+type Writable = Pick<LogFile, "write">;
+
 /** Writes all of `bytes`, however short the single writes are. */
-export async function writeAll(file: LogFile, bytes: Uint8Array, position: number): Promise<void> {
+export async function writeAll(file: Writable, bytes: Uint8Array, position: number): Promise<void> {
+  await writeAtLeast(bytes.length, file, bytes, position);
+}
+
+/** Writes `bytes` until the first `needed` of them were taken, however short the single writes are; returns how many were. */
+export async function writeAtLeast(
+  needed: number,
+  file: Writable,
+  bytes: Uint8Array,
+  position: number,
+): Promise<number> {
   let at = 0;
   let idle = 0;
-  while (at < bytes.length) {
-    const count = await file.write(bytes.subarray(at), position + at);
+  while (at < needed) {
+    const count = await file.write(at === 0 ? bytes : bytes.subarray(at), position + at);
     idle = count === 0 ? idle + 1 : 0;
     if (idle === MAX_IDLE_WRITES) {
       throw new Error(`A write at byte ${position + at} took nothing ${MAX_IDLE_WRITES} times in a row`);
     }
     at += count;
   }
+  return at;
 }
 
 /**

@@ -71,22 +71,14 @@ export function decodeFrameHeader(bytes: Uint8Array, at: number, seed: number): 
   };
 }
 
-/** Where each record of an intact payload lies, or undefined when its lengths do not add up. */
-export function recordExtents(
-  bytes: Uint8Array,
-  at: number,
-  header: FrameHeader,
-): readonly (readonly [start: number, end: number])[] | undefined {
+/** Whether the lengths of an intact payload's records add up. */
+export function recordsFit(bytes: Uint8Array, at: number, header: FrameHeader): boolean {
   const data = view(bytes);
   const end = at + FRAME_HEADER_BYTES + header.payloadBytes;
-  const extents: (readonly [number, number])[] = [];
   let next = at + FRAME_HEADER_BYTES;
-  while (next + 4 <= end) {
-    const start = next + 4;
-    next = start + data.getUint32(next);
-    extents.push([start, next]);
-  }
-  return next === end && extents.length === header.records ? extents : undefined;
+  let records = 0;
+  for (; next + 4 <= end; records++) next += 4 + data.getUint32(next);
+  return next === end && records === header.records;
 }
 
 /** Offset of the first intact header from `from` on whose records come no earlier than `position`, or undefined. */
@@ -99,9 +91,13 @@ export function findLaterFrame(bytes: Uint8Array, from: number, position: bigint
   return undefined;
 }
 
+/** What a disk writes whole or not at all. */
+const SECTOR_BYTES = 512;
+
 /**
  * Whether the frame at `at` was written to its end and one bit of it has flipped since. A write that a crash cut short leaves
- * bytes missing or zero up to the end, so a bit which could have been lost that way does not count.
+ * zeros from some byte up to the end, or in whole sectors, which reach the disk in any order. So a bit which could have been
+ * lost that way does not count.
  */
 export function hasFlippedBit(bytes: Uint8Array, at: number, seed: number): boolean {
   const header = decodeFrameHeader(bytes, at, seed);
@@ -111,7 +107,14 @@ export function hasFlippedBit(bytes: Uint8Array, at: number, seed: number): bool
       : flippedPayloadByte(payloadAt(bytes, at, header), header);
   if (flippedAt === undefined) return false;
   const byte = at + flippedAt + (header === undefined ? 0 : FRAME_HEADER_BYTES);
-  return bytes.subarray(byte).some((value) => value !== 0);
+  const sector = byte - (byte % SECTOR_BYTES);
+  return !isZero(bytes, byte, bytes.length) && !isZero(bytes, Math.max(at, sector), sector + SECTOR_BYTES);
+}
+
+/** Whether nothing but zeros is there; past the end of the bytes nothing is. */
+export function isZero(bytes: Uint8Array, from: number, to: number): boolean {
+  for (let at = from; at < to && at < bytes.length; at++) if (bytes[at] !== 0) return false;
+  return true;
 }
 
 const payloadAt = (bytes: Uint8Array, at: number, header: FrameHeader): Uint8Array =>

@@ -1,7 +1,8 @@
+import { constants, write } from "node:fs";
 import { type FileHandle, mkdir, open, readdir, rename, unlink } from "node:fs/promises";
 import { dirname } from "node:path";
 import { lockDirectory } from "./directory-lock.js";
-import type { LogFile, LogFileSystem } from "./file-system.js";
+import type { DurableFile, LogFile, LogFileSystem } from "./file-system.js";
 
 const fileOf = (handle: FileHandle): LogFile => ({
   size: async () => (await handle.stat()).size,
@@ -10,6 +11,21 @@ const fileOf = (handle: FileHandle): LogFile => ({
   truncate: (sizeBytes) => handle.truncate(sizeBytes),
   // fdatasync also makes the size durable, since without it the data could not be read back.
   sync: () => handle.datasync(),
+  close: () => handle.close(),
+});
+
+/**
+ * With O_DSYNC a write and its sync are one trip to the thread pool. The write goes around `FileHandle`, whose own costs a
+ * tenth of a fast disk's sync more.
+ */
+const durableFileOf = (handle: FileHandle): DurableFile => ({
+  write: (bytes, position) =>
+    new Promise((resolve, reject) => {
+      write(handle.fd, bytes, 0, bytes.length, position, (error, taken) =>
+        error === null ? resolve(taken) : reject(error),
+      );
+    }),
+  truncate: (sizeBytes) => handle.truncate(sizeBytes),
   close: () => handle.close(),
 });
 
@@ -40,4 +56,5 @@ export const nodeFileSystem: LogFileSystem = {
   },
   create: async (path) => fileOf(await open(path, "w+")),
   open: async (path) => fileOf(await open(path, "r+")),
+  openDurable: async (path) => durableFileOf(await open(path, constants.O_RDWR | constants.O_DSYNC)),
 };

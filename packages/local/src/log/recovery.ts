@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { damaged, type LocalError } from "../errors.js";
 import { checkpointName, decodeCheckpoint, positionOfCheckpointName } from "./checkpoint-file.js";
 import type { Checkpoint } from "./durable-log.js";
-import { ASIDE_SUFFIX, type LogFileSystem, readAll, writeAll, writeFileDurably } from "./file-system.js";
+import { ASIDE_SUFFIX, type LogFileSystem, readWhole, writeAll, writeFileDurably } from "./file-system.js";
 import { encodeFrame } from "./frame.js";
 import {
   baseOfSegmentName,
@@ -37,18 +37,22 @@ export interface RecoveredLog {
 
 interface FoundSegment {
   readonly path: string;
-  readonly bytes: Uint8Array;
   readonly header: SegmentHeader;
   readonly scan: ScannedSegment;
+  readonly lastFrame: Uint8Array;
 }
+
+const isEmpty = ({ header, scan }: FoundSegment): boolean => scan.end === header.base;
 
 /**
  * Reads and checks a directory, then repairs what a crash may leave: a torn last frame is cut off, unfinished files are
  * removed. Nothing on disk changes before everything was found good.
  *
+ * @param goOn called between files, as long as nothing has changed on disk; what it throws ends the opening.
  * @throws {LocalError} `DAMAGED`
  */
-export async function recoverLog(fs: LogFileSystem, directory: string): Promise<RecoveredLog> {
+export async function recoverLog(fs: LogFileSystem, directory: string, goOn: () => void): Promise<RecoveredLog> {
+  goOn();
   const names = await fs.list(directory);
   const bases = numbersOf(names, baseOfSegmentName);
   const positions = numbersOf(names, positionOfCheckpointName);
@@ -61,7 +65,7 @@ export async function recoverLog(fs: LogFileSystem, directory: string): Promise<
     return createLog(fs, directory);
   }
 
-  const found = await readSegments(fs, directory, bases);
+  const found = await readSegments(fs, directory, bases, goOn);
   const { logId, base: start } = (found[0] as FoundSegment).header;
   const last = found.at(-1) as FoundSegment;
   const warnings: string[] = [];
@@ -105,19 +109,11 @@ const removeUnfinished = async (fs: LogFileSystem, directory: string, names: rea
   }
 };
 
-const readWhole = async (fs: LogFileSystem, path: string): Promise<Uint8Array> => {
-  const file = await fs.open(path);
-  try {
-    return await readAll(file);
-  } finally {
-    await file.close();
-  }
-};
-
 const readSegments = async (
   fs: LogFileSystem,
   directory: string,
   bases: readonly bigint[],
+  goOn: () => void,
 ): Promise<readonly FoundSegment[]> => {
   const found: FoundSegment[] = [];
   // Backwards: the end of a segment may be torn only if nothing was written to those after it.
@@ -126,10 +122,10 @@ const readSegments = async (
     const path = `${directory}/${segmentName(base)}`;
     const bytes = await readWhole(fs, path);
     const header = decodeSegmentHeader(bytes, path);
-    const nextIsEmpty = next === undefined || next.scan.records.length === 0;
-    const scan = scanSegment(bytes, header, path, nextIsEmpty);
+    const scan = scanSegment(bytes, header, path, next === undefined || isEmpty(next));
     checkNeighbours(path, base, header, scan, next);
-    next = { path, bytes, header, scan };
+    goOn();
+    next = { path, header, scan, lastFrame: bytes.slice(scan.lastFrameAt, scan.endBytes) };
     found.unshift(next);
   }
   return found;
@@ -156,7 +152,7 @@ const checkNeighbours = (
   if (scan.end !== next.header.base) {
     throw damaged(end, `it ends before record ${scan.end}; the next segment starts at ${next.header.base}`);
   }
-  if (!scan.sealed && next.scan.records.length > 0) throw damaged(end, "it does not end as a full segment does");
+  if (!scan.sealed && !isEmpty(next)) throw damaged(end, "it does not end as a full segment does");
 };
 
 const readCheckpoints = async (
@@ -206,12 +202,12 @@ const readCheckpoints = async (
  * @returns bytes up to the end of the last frame.
  */
 const repair = async (fs: LogFileSystem, segment: FoundSegment, mustBeSealed: boolean): Promise<number> => {
-  const { bytes, header, scan } = segment;
+  const { header, scan, lastFrame } = segment;
   const seal = mustBeSealed && !scan.sealed ? encodeFrame(frameSeed(header), "seal", scan.end, []) : new Uint8Array(0);
   const file = await fs.open(segment.path);
   try {
     if (scan.tornBytes > 0) await file.truncate(scan.endBytes);
-    await writeAll(file, bytes.subarray(scan.lastFrameAt, scan.endBytes), scan.lastFrameAt);
+    await writeAll(file, lastFrame, scan.lastFrameAt);
     await writeAll(file, seal, scan.endBytes);
     await file.sync();
   } finally {

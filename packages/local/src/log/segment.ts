@@ -4,10 +4,12 @@ import type { LogRecord } from "./durable-log.js";
 import {
   decodeFrameHeader,
   FRAME_HEADER_BYTES,
+  type FrameHeader,
   findLaterFrame,
   hasFlippedBit,
   isPayloadIntact,
-  recordExtents,
+  isZero,
+  recordsFit,
 } from "./frame.js";
 
 // A segment is a file of frames behind a header:
@@ -60,7 +62,6 @@ export function decodeSegmentHeader(bytes: Uint8Array, file: string): SegmentHea
 export const frameSeed = (header: SegmentHeader): number => crc32(encodeSegmentHeader(header));
 
 export interface ScannedSegment {
-  readonly records: readonly LogRecord[];
   /** Position after the last record. */
   readonly end: bigint;
   /** Bytes up to the end of the last intact frame. */
@@ -68,53 +69,93 @@ export interface ScannedSegment {
   /** Where the last intact frame starts, or where it would. */
   readonly lastFrameAt: number;
   readonly sealed: boolean;
-  /** Bytes behind the last intact frame: a torn write, or space that was allocated ahead. */
+  /** Bytes of a torn write behind the last intact frame. Zeros up to the file's end are none: they were allocated ahead. */
   readonly tornBytes: number;
 }
 
 /**
- * Reads a whole segment.
+ * Checks a whole segment.
  *
  * @param isLast Only the last segment may end in a torn frame.
  * @throws {LocalError} `DAMAGED`
  */
 export function scanSegment(bytes: Uint8Array, header: SegmentHeader, file: string, isLast: boolean): ScannedSegment {
   const seed = frameSeed(header);
-  const records: LogRecord[] = [];
   let at = SEGMENT_HEADER_BYTES;
   let lastFrameAt = at;
   let position = header.base;
   let sealed = false;
-  while (at < bytes.length) {
-    const frame = decodeFrameHeader(bytes, at, seed);
-    const end = at + FRAME_HEADER_BYTES + (frame?.payloadBytes ?? 0);
-    const payload = bytes.subarray(at + FRAME_HEADER_BYTES, end);
-    if (frame === undefined || !isPayloadIntact(payload, frame)) {
+  while (!isZero(bytes, at, bytes.length)) {
+    const frame = frameAt(bytes, at, position, seed, file);
+    if (frame === undefined) {
       if (!isLast || sealed) throw damaged({ file, offsetBytes: at }, "no intact frame, and this is not the log's end");
       const damage = damageOfTail(bytes, at, position, seed, file);
       if (damage !== undefined) throw damage;
-      break;
+      return { end: position, endBytes: at, lastFrameAt, sealed, tornBytes: bytes.length - at };
     }
     if (sealed) throw damaged({ file, offsetBytes: at }, "a frame follows the one that ends the segment");
-    if (frame.firstPosition !== position) {
-      throw damaged({ file, offsetBytes: at }, `record ${position} is wanted, ${frame.firstPosition} is there`);
-    }
-    const extents = recordExtents(bytes, at, frame);
-    if (extents === undefined)
-      throw damaged({ file, offsetBytes: at }, "the lengths of a frame's records do not add up");
-    for (const [start, stop] of extents) {
-      records.push({ position, bytes: bytes.subarray(start, stop), place: { file, offsetBytes: start } });
-      position += 1n;
-    }
     sealed = frame.kind === "seal";
+    position += BigInt(frame.records);
     lastFrameAt = at;
-    at = end;
+    at += FRAME_HEADER_BYTES + frame.payloadBytes;
   }
-  return { records, end: position, endBytes: at, lastFrameAt, sealed, tornBytes: bytes.length - at };
+  return { end: position, endBytes: at, lastFrameAt, sealed, tornBytes: 0 };
 }
 
 /**
- * What is wrong with the bytes at the log's end, or undefined for a write that a crash cut short (or zeros allocated ahead).
+ * The records of a segment whose frames up to `endBytes` were found good, checked once more.
+ *
+ * @throws {LocalError} `DAMAGED`
+ */
+export function* recordsOf(
+  bytes: Uint8Array,
+  endBytes: number,
+  header: SegmentHeader,
+  file: string,
+): Generator<LogRecord, void> {
+  const seed = frameSeed(header);
+  const data = view(bytes);
+  let position = header.base;
+  for (let at = SEGMENT_HEADER_BYTES; at < endBytes; ) {
+    const frame = frameAt(bytes, at, position, seed, file);
+    if (frame === undefined) throw damaged({ file, offsetBytes: at }, "no intact frame where one was found before");
+    at += FRAME_HEADER_BYTES;
+    for (let left = frame.records; left > 0; left--) {
+      const start = at + 4;
+      at = start + data.getUint32(at);
+      yield { position, bytes: bytes.subarray(start, at), place: { file, offsetBytes: start } };
+      position += 1n;
+    }
+  }
+}
+
+/**
+ * The frame at `at`, or undefined where no intact one is.
+ *
+ * @throws {LocalError} `DAMAGED` for an intact one that does not belong there.
+ */
+const frameAt = (
+  bytes: Uint8Array,
+  at: number,
+  position: bigint,
+  seed: number,
+  file: string,
+): FrameHeader | undefined => {
+  const frame = decodeFrameHeader(bytes, at, seed);
+  if (frame === undefined) return undefined;
+  const payloadAt = at + FRAME_HEADER_BYTES;
+  if (!isPayloadIntact(bytes.subarray(payloadAt, payloadAt + frame.payloadBytes), frame)) return undefined;
+  if (frame.firstPosition !== position) {
+    throw damaged({ file, offsetBytes: at }, `record ${position} is wanted, ${frame.firstPosition} is there`);
+  }
+  if (!recordsFit(bytes, at, frame)) {
+    throw damaged({ file, offsetBytes: at }, "the lengths of a frame's records do not add up");
+  }
+  return frame;
+};
+
+/**
+ * What is wrong with the bytes at the log's end, or undefined for a write that a crash cut short.
  *
  * A frame is written only after the one before it was synced. So an intact frame behind bad bytes proves that those were
  * good once, and so does a frame that only a flipped bit keeps from being valid.

@@ -105,14 +105,24 @@ export class ByteReader {
     return value;
   }
 
+  /** A copy, which outlives what is read from. */
   bytes(): Uint8Array {
     const length = this.uint32();
     const at = this.#take(length);
     return this.#bytes.slice(at, at + length);
   }
 
+  /** What `bytes` gives, without the copy: for what is only looked at. */
+  view(): Uint8Array {
+    const length = this.uint32();
+    const at = this.#take(length);
+    return this.#bytes.subarray(at, at + length);
+  }
+
   string(): string {
-    return decodeUtf8(this.bytes());
+    const length = this.uint32();
+    const at = this.#take(length);
+    return decodeUtf8(this.#bytes, at, at + length);
   }
 
   optional<T>(take: (reader: this) => T): T | undefined {

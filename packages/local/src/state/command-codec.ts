@@ -74,7 +74,11 @@ const writeStep = (writer: ByteWriter, step: Step): void => {
   }
 };
 
-/** @throws {Error} saying what is wrong with the bytes. */
+/**
+ * What a swap expects is a view of `bytes`; what it puts is its own.
+ *
+ * @throws {Error} saying what is wrong with the bytes.
+ */
 export function decodeEntry(bytes: Uint8Array): Entry {
   const reader = new ByteReader(bytes);
   const version = reader.uint8();
@@ -117,7 +121,7 @@ const readStep = (reader: ByteReader, kind: Command["kind"]): Step => {
       return {
         kind,
         key: reader.string(),
-        expected: reader.optional((from) => from.bytes()),
+        expected: reader.optional((from) => from.view()),
         replacement: reader.optional((from) => from.bytes()),
         expectedVersion: reader.optional((from) => from.string()),
         holding: reader.optional((from) => ({ leaseId: from.string(), epoch: from.int64() })),
