@@ -174,6 +174,12 @@ export class Candidacy {
       if (takenMs - tenure.sinceMs >= this.#config.leaseMs) {
         throw new KrabkaError("TIMEOUT", `The grant of role ${state.role} took longer than the lease`);
       }
+      if (session.mustRemint && !this.#transport.capabilities.conditionalRemint.supported) {
+        throw new KrabkaError(
+          "BUSY",
+          `The grant of role ${state.role} lost an answer, so its pair could write nothing`,
+        );
+      }
       return { reign, tenure, takeoverMs: takenMs - startedAtMs };
     } catch (error) {
       if (limit.signal.aborted && !FencedError.is(error)) await takeBack(reign).catch(() => undefined);

@@ -192,6 +192,18 @@ it("a standby whose registration has not reached the leader yet is a standby all
   await world.settle(Promise.all([a.client.close(), b.client.close()]));
 });
 
+it("a grant whose answer was lost is given again where no new epoch can be taken, so that the term can write", async () => {
+  const world = new World("transaction");
+  const a = world.member("a", { transport: { without: { conditionalRemint: "this backend cannot re-mint" } } });
+  const lost = world.cluster.faults.inject({ api: "EndTxn", clientId: "a", action: { kind: "lose-answer" } });
+  const leadership = await world.settle(a.client.acquire(ROLE, a.id));
+  expect(lost.hits).toBe(1);
+  await world.settle(leadership.write({ topic: "commands", value: "x" }));
+  expect(leadership.isLeader).toBe(true);
+  expect(world.count("InitProducerId", "a")).toBe(2);
+  await world.settle(a.client.close());
+});
+
 it("bad timings are refused when the client is made", () => {
   const world = new World();
   expect(() => world.member("a", { leaseMs: 0 })).toThrow(KrabkaError);

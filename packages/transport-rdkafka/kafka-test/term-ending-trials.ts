@@ -1,6 +1,7 @@
 import { KrabkaError } from "@krabka/client";
 import { expect } from "vitest";
 import { Incumbent, resultOf } from "../../client/kafka-test/trials/incumbent.js";
+import { LIMIT } from "../../client/kafka-test/trials/stage.js";
 import { runsOr, type Trial } from "../../client/kafka-test/trials/trial.js";
 import {
   ADD_PARTITIONS_TO_TXN,
@@ -78,6 +79,19 @@ export const termEndingTrials: readonly Trial[] = [
         await (await incumbent.lead()).resign();
       }
       expect(await stage.values(topic)).toEqual(expected);
+    },
+  },
+  {
+    title: "B4: a grant whose commit had to be repeated is given again, so that the term's first write works",
+    run: async (stage) => {
+      const [role, topic] = [stage.role(), await stage.topic()];
+      const member = await stage.member("a", { leaseMs: 10_000 });
+      const failing = endTxnAnswer(COORDINATOR_NOT_AVAILABLE);
+      const fault = member.proxy.inject({ apiKey: END_TXN, when: isCommit, action: { answer: () => failing } });
+      const leadership = await member.client.acquire(role, member.id, LIMIT);
+      expect(fault.hits).toBe(1);
+      await leadership.write({ topic, value: "first" });
+      expect(await stage.values(topic)).toEqual(["first"]);
     },
   },
 ];
