@@ -74,9 +74,9 @@ export class Reign {
     const removals = removeMembers.map(
       (member): CoordinationEntry => ({ kind: "registration-removed", role: this.#registrar.role, member }),
     );
-    const positions = await this.#write([this.#lease(undefined), ...removals], options);
+    const { positions, appended } = await this.#write([this.#lease(undefined), ...removals], options);
     const token = FencingToken.of({ term: positions[0]?.offset as bigint, ...pair });
-    if (this.#appends) await this.#confirm(token, options);
+    if (appended) await this.#confirm(token, options);
     return { token, sinceMs };
   }
 
@@ -142,17 +142,26 @@ export class Reign {
     entries: readonly CoordinationEntry[],
     options: CallOptions,
     inTransaction = !this.#appends,
-  ): Promise<readonly RecordPosition[]> {
+  ): Promise<{ readonly positions: readonly RecordPosition[]; readonly appended: boolean }> {
     const { target } = this.#registrar;
     const records = entries.map(encodeEntry);
-    const outcome = inTransaction
-      ? await this.session.commit(
-          records.map((record) => ({ ...target, ...record })),
-          options,
-        )
-      : await this.session.append(target, records, options);
-    if (inTransaction) this.#transactionAtMs = this.#clock.monotonicMs();
-    return this.#positions(outcome);
+    const append = () => this.session.append(target, records, options);
+    const outcome = inTransaction ? undefined : await this.#unlessUnsupported(append);
+    if (outcome !== undefined) return { positions: this.#positions(outcome), appended: true };
+    const placed = records.map((record) => ({ ...target, ...record }));
+    const positions = this.#positions(await this.session.commit(placed, options));
+    this.#transactionAtMs = this.#clock.monotonicMs();
+    return { positions, appended: false };
+  }
+
+  /** Undefined where the broker turns out to take no fenced appends: nothing was written, and the pair is still good. */
+  async #unlessUnsupported(append: () => Promise<WriteOutcome>): Promise<WriteOutcome | undefined> {
+    try {
+      return await append();
+    } catch (error) {
+      if (this.#appends || !KrabkaError.is(error) || error.code !== "UNSUPPORTED") throw error;
+      return undefined;
+    }
   }
 
   #positions(outcome: WriteOutcome): readonly RecordPosition[] {
@@ -189,7 +198,11 @@ export class Reign {
   async #retire(formerId: bigint, options: CallOptions): Promise<void> {
     // Any record of the format would do; the own registration once more says nothing new to anybody.
     const record = encodeEntry(this.#registrar.entry());
-    const outcome = await this.session.retire(formerId, this.#registrar.target, record, options);
+    const outcome = await this.#unlessUnsupported(() =>
+      this.session.retire(formerId, this.#registrar.target, record, options),
+    );
+    // In transactions the coordinator refuses the former id.
+    if (outcome === undefined) return;
     // Refused as older than the last epoch: the id was shut out before.
     if (outcome.status === "fenced") return;
     const [position] = this.#positions(outcome);

@@ -396,8 +396,9 @@ export class Tenancy {
   async #checkRival(): Promise<void> {
     const rival = this.#rival();
     if (rival === undefined || !this.#isActive) return;
-    // A grant in a transaction needs no question: its commit proves that the rival minted later.
-    if (!this.transport.capabilities.fencedAppend.supported) {
+    // It may be a stale one, appended late. Where nobody can be asked, or nothing be done about it, the log has its way.
+    const { describe, conditionalRemint } = this.transport.capabilities;
+    if (!describe.supported || !conditionalRemint.supported) {
       this.lose(Loss.evicted(this.who, rival));
       return;
     }

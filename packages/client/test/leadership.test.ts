@@ -387,31 +387,34 @@ describe("resigning", () => {
   });
 });
 
-it("a grant that another member appended late makes the holder grant anew", async () => {
-  const { world, a, leadership } = await lead();
-  const { token } = leadership;
-  const b = world.member("b");
-  // A stale rival under another producer id, whose append the partition cannot refuse.
-  const { encodeEntry } = await import("@krabka/core");
-  world.cluster.append({ topic: "__coordination_state", partition: partitionForRole(ROLE) }, [
-    encodeEntry({
-      kind: "lease",
-      role: ROLE,
-      member: b.id,
-      pair: { producerId: 999_999n, epoch: 0 },
-      term: undefined,
-      grantedAtMs: BigInt(world.clock.wallMs()),
-      deadlineMs: BigInt(world.clock.wallMs() + LEASE_MS),
-      attributes: {},
-    }),
-  ]);
-  await world.advance(100);
-  expect(leadership.isLeader).toBe(true);
-  expect(leadership.token.term).toBeGreaterThan(token.term);
-  const views = b.client.observe(ROLE);
-  const seen = (await world.settle(views.next())).value;
-  expect(seen?.leader?.member).toBe("a");
-  expect(seen?.leader?.token.equals(leadership.token)).toBe(true);
-  await views.return();
-  await end(world, a, b);
-});
+it.each(["append", "transaction"] as const)(
+  "a grant that another member appended late makes the holder grant anew (own by %s)",
+  async (mode) => {
+    const { world, a, leadership } = await lead(mode);
+    const { token } = leadership;
+    const b = world.member("b");
+    // A stale rival under another producer id, whose append the partition cannot refuse.
+    const { encodeEntry } = await import("@krabka/core");
+    world.cluster.append({ topic: "__coordination_state", partition: partitionForRole(ROLE) }, [
+      encodeEntry({
+        kind: "lease",
+        role: ROLE,
+        member: b.id,
+        pair: { producerId: 999_999n, epoch: 0 },
+        term: undefined,
+        grantedAtMs: BigInt(world.clock.wallMs()),
+        deadlineMs: BigInt(world.clock.wallMs() + LEASE_MS),
+        attributes: {},
+      }),
+    ]);
+    await world.advance(100);
+    expect(leadership.isLeader).toBe(true);
+    expect(leadership.token.term).toBeGreaterThan(token.term);
+    const views = b.client.observe(ROLE);
+    const seen = (await world.settle(views.next())).value;
+    expect(seen?.leader?.member).toBe("a");
+    expect(seen?.leader?.token.equals(leadership.token)).toBe(true);
+    await views.return();
+    await end(world, a, b);
+  },
+);

@@ -21,7 +21,10 @@ export interface CallOptions {
 export type Capability = { readonly supported: true } | { readonly supported: false; readonly reason: string };
 
 export interface TransportCapabilities {
-  /** `WriterSession.append` and `retire`: one produce request under the role's own pair. */
+  /**
+   * `WriterSession.append` and `retire`: one produce request under the role's own pair. May turn into unsupported while the
+   * transport is used, when a broker refuses one as such.
+   */
   readonly fencedAppend: Capability;
   /** `WriterSession.remint`: a new epoch that is refused if a rival took over in between. */
   readonly conditionalRemint: Capability;
@@ -148,7 +151,8 @@ export interface WriterSession {
    * Appends all records to one partition in one idempotent, non-transactional batch. Needs `fencedAppend`. A lost answer is settled by
    * repeating the request with the same sequence number.
    *
-   * @throws as `commit`, and `UNSUPPORTED`.
+   * @throws as `commit`, and `UNSUPPORTED`; the latter also when the broker refuses appends as such. Nothing was written then,
+   * and `commit` may follow under the same pair.
    */
   append(target: TopicPartition, records: readonly RawRecord[], options?: CallOptions): Promise<WriteOutcome>;
 
@@ -156,6 +160,8 @@ export interface WriterSession {
    * Shuts a producer id that the role used before out of one partition for good, by appending `record` under that id's
    * last epoch (32767). Needs `fencedAppend`. Only for an id that the role has left: the partition checks epochs per
    * id, so without this a leader under the old id could append after the new one's grant.
+   *
+   * @throws as `append`
    */
   retire(producerId: bigint, target: TopicPartition, record: RawRecord, options?: CallOptions): Promise<WriteOutcome>;
 
@@ -203,7 +209,7 @@ export interface Transport {
 
   /**
    * Connects, checks the broker's version, and creates or checks the coordination topic. Runs once; later calls share it
-   * until it failed. `capabilities` is settled when it resolves.
+   * until it failed. `capabilities` is settled when it resolves, but for `fencedAppend`.
    *
    * @throws {KrabkaError} `UNREACHABLE`, `UNAUTHORIZED`, `UNSUPPORTED`, `TOPIC_MISCONFIGURED`, `TIMEOUT`, `ABORTED`
    */

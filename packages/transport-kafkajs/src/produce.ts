@@ -24,6 +24,8 @@ export interface ProduceOptions {
   readonly transactionalId: string | null;
   /** Whether a batch may be sent again after an attempt that may have been written; true where sequence numbers guard. */
   readonly repeatable: boolean;
+  /** Whether INVALID_TXN_STATE can mean that the marker of the same pair's last transaction is still on its way. */
+  readonly awaitsMarker: boolean;
 }
 
 interface Pending {
@@ -67,7 +69,7 @@ export async function produceAll(
     if (meaning === "moved" || meaning === "doubtful") map.forgetTopic(entry.batch.topic);
     entry.last = error;
     if (meaning === "doubtful" || meaning === "unknown") entry.doubtful = true;
-    const marker = code === INVALID_TXN_STATE && options.transactionalId === null;
+    const marker = code === INVALID_TXN_STATE && options.awaitsMarker;
     awaitsMarker ||= marker;
     const again = marker || meaning === "moved" || meaning === "busy" || (meaning === "doubtful" && options.repeatable);
     if (!again) results[entry.index] = { status: "refused", code, error, doubtful: entry.doubtful };

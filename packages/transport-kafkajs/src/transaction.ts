@@ -80,7 +80,7 @@ export async function runTransaction(
   const opened = await addPartitions(authority, rounds[0] ?? [], deadline);
   if (opened.failure !== undefined) return { ...opened.failure, produced: [] };
   const produced: Produced[] = [];
-  const options = { transactionalId: authority.role, repeatable: true };
+  const options = { transactionalId: authority.role, repeatable: true, awaitsMarker: false };
   let lostAnswer = opened.lost;
   let failure: Failure | undefined;
   for (const round of rounds) {

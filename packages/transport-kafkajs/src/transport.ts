@@ -44,13 +44,16 @@ export interface KafkaJsTransportOptions {
   readonly partitions?: number | undefined;
   /** Used when the topic is created. @default 3, or the number of brokers where that is smaller */
   readonly replicationFactor?: number | undefined;
-  /** @default "auto": appends, until a broker refuses one as unsupported */
+  /** @default "auto": appends, until a broker refuses one as such */
   readonly leaseRecords?: LeaseRecords | undefined;
   /** How long a broker may stay silent before its connection is given up. Calls without a limit take this one. @default 5000 */
   readonly requestTimeoutMs?: number | undefined;
   /** @default the machine's clocks */
   readonly clock?: Clock | undefined;
-  /** Is told of reading that fails for a while, and of listeners that throw. @default none; kafkajs logs by itself */
+  /**
+   * Is told of reading that fails for a while, of listeners that throw, and of brokers that take no fenced appends.
+   * @default none; kafkajs logs by itself
+   */
   readonly logger?: TransportLogger | undefined;
 }
 
@@ -81,6 +84,7 @@ export class KafkaJsTransport implements Transport {
   readonly #partitions: number;
   readonly #replicationFactor: number | undefined;
   readonly #leaseRecords: LeaseRecords;
+  readonly #logger: TransportLogger | undefined;
   readonly #sessions = new Set<WriterSession>();
   #staleAfterMs = Number.POSITIVE_INFINITY;
   #appendRefusal: string | undefined;
@@ -107,6 +111,7 @@ export class KafkaJsTransport implements Transport {
     this.#wire = openWire(options.kafka, requestTimeoutMs);
     this.#map = new ClusterMap(this.#wire, options.clock ?? systemClock, requestTimeoutMs);
     const { logger } = options;
+    this.#logger = logger;
     const context = {
       map: this.#map,
       staleAfterMs: () => this.#staleAfterMs,
@@ -153,7 +158,7 @@ export class KafkaJsTransport implements Transport {
         records.map((record) => ({ ...record, timestampMs })),
         ORDINARY_PRODUCER,
       );
-      const plain = { transactionalId: null, repeatable: false };
+      const plain = { transactionalId: null, repeatable: false, awaitsMarker: false };
       const { results } = await produceAll(this.#map, [{ ...target, batch }], plain, deadline);
       const result = results[0];
       if (result?.status === "written") {
@@ -177,9 +182,7 @@ export class KafkaJsTransport implements Transport {
           role,
           transactionTimeoutMs,
           fencedAppendRefusal: () => this.#fencedAppendRefusal(),
-          onAppendUnsupported: (reason) => {
-            if (this.#leaseRecords === "auto") this.#appendRefusal = reason;
-          },
+          onAppendUnsupported: (error) => this.#doWithoutAppends(error),
           onClose: () => this.#sessions.delete(session),
         },
         pair,
@@ -226,6 +229,13 @@ export class KafkaJsTransport implements Transport {
       if (!KrabkaError.is(error) || error.code !== "TIMEOUT" || silent.length === 0) throw error;
       throw new KrabkaError("UNREACHABLE", `No broker answered; tried ${silent.join(", ")}`, { cause: error });
     }
+  }
+
+  /** What one role's session learned holds for all: the same brokers serve them. */
+  #doWithoutAppends(error: Error): void {
+    if (this.#leaseRecords !== "auto" || this.#appendRefusal !== undefined) return;
+    this.#appendRefusal = error.message;
+    this.#logger?.warn("The broker takes no fenced appends; lease records go in transactions", { error });
   }
 
   #fencedAppendRefusal(): string | undefined {

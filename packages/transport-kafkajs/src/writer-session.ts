@@ -8,6 +8,7 @@ import {
   partitionForKey,
   type RawRecord,
   type Role,
+  samePair,
   type TopicPartition,
   type WriteOutcome,
   type WriterSession,
@@ -16,7 +17,7 @@ import { CallQueue } from "./call-queue.js";
 import type { ClusterMap } from "./cluster-map.js";
 import type { Deadline } from "./deadline.js";
 import { meaningOf } from "./error-codes.js";
-import { mintAgain } from "./mint.js";
+import { describeRole, mintAgain } from "./mint.js";
 import { type Produced, produceAll } from "./produce.js";
 import {
   type Authority,
@@ -36,7 +37,7 @@ export interface SessionContext {
   /** Why fenced appends can't be used, or undefined. */
   readonly fencedAppendRefusal: () => string | undefined;
   /** The broker refused an append in a way that says that it takes none. */
-  readonly onAppendUnsupported: (reason: string) => void;
+  readonly onAppendUnsupported: (error: Error) => void;
   readonly onClose: () => void;
 }
 
@@ -52,7 +53,6 @@ type Unsettled =
 const CLOSE_TIMEOUT_MS = 1000;
 /** Share of a re-mint's time that settling the unknown write may take. */
 const SETTLING_SHARE = 0.5;
-const APPEND = { transactionalId: null, repeatable: true } as const;
 /** Codes that end a call before anything was written, and that a caller may want to know as an outcome. */
 const ENDED_EARLY: readonly string[] = ["TIMEOUT", "ABORTED", "UNREACHABLE"];
 const CALLERS_TO_KNOW: readonly string[] = ["UNKNOWN_TOPIC", "UNAUTHORIZED", "UNSUPPORTED"];
@@ -65,6 +65,10 @@ export class KafkaJsWriterSession implements WriterSession {
   readonly #queue = new CallQueue();
   #pair: ProducerPair;
   #sequences = new Sequences();
+  /** An append was accepted, so a later refusal is not one of appends as such. */
+  #appended = false;
+  /** The pair began a transaction, whose marker may be on its way to a partition when an append arrives there. */
+  #transacted = false;
   #mustRemint = false;
   #unsettled: Unsettled | undefined;
   #fenced: Error | undefined;
@@ -106,11 +110,13 @@ export class KafkaJsWriterSession implements WriterSession {
       }
       // Always sequence 0: a repetition is the same batch to the broker, which answers with the first one's offset.
       const batch = planBatch(target, this.#timed([record]), { producerId, epoch: MAX_EPOCH }, 0);
-      const { results } = await produceAll(this.#map, [batch], APPEND, deadline);
-      const result = results[0] as Produced;
-      if (result.status === "written") return committedAt([batch], results);
+      const result = await this.#produce(batch, deadline);
+      if (result.status === "written") return committedAt([batch], [result]);
       // No epoch is higher, so a refused one is shut out already.
       if (FencedError.is(result.error)) return { status: "committed", positions: [] };
+      // A partition takes the first record of any id's last epoch.
+      if (isRefusal(result) && meaningOf(result.code) === "refused-transaction") this.#refuseAppends(result.error);
+      if (isRefusal(result) && isUnsupported(result.error)) this.#refuseAppends(result.error);
       return { status: result.doubtful ? "unknown" : "aborted", cause: result.error };
     });
   }
@@ -129,6 +135,7 @@ export class KafkaJsWriterSession implements WriterSession {
           throw error;
         }
         this.#sequences = new Sequences();
+        this.#transacted = false;
         this.#unsettled = undefined;
         this.#mustRemint = false;
         return settled;
@@ -215,6 +222,7 @@ export class KafkaJsWriterSession implements WriterSession {
     try {
       for (const record of records) placed.push(await this.#place(record, deadline));
       rounds = planRounds(placed, this.#pair, this.#sequences);
+      this.#transacted = true;
       report = await runTransaction(this.#authority, rounds, deadline);
     } catch (error) {
       if (error instanceof TransactionRefused) {
@@ -248,14 +256,15 @@ export class KafkaJsWriterSession implements WriterSession {
   }
 
   async #append(batch: PlannedBatch, deadline: Deadline): Promise<WriteOutcome> {
-    const { results } = await produceAll(this.#map, [batch], APPEND, deadline);
-    const result = results[0] as Produced;
+    const result = await this.#produce(batch, deadline);
     if (result.status === "written") {
+      this.#appended = true;
       // A late repetition is harmless: the partition knows the sequence number.
       this.#sequences.advance(batch, batch.indices.length);
-      return committedAt([batch], results);
+      return committedAt([batch], [result]);
     }
     const cause = result.error;
+    if (isRefusal(result) && (await this.#takesNone(result, deadline))) this.#refuseAppends(cause);
     if (result.doubtful) {
       // Also when the refusal is a fence: the attempt without an answer may have come before the rival's record.
       if (FencedError.is(cause)) this.#fenced = cause;
@@ -264,9 +273,34 @@ export class KafkaJsWriterSession implements WriterSession {
     }
     if (FencedError.is(cause)) return { status: "fenced", cause };
     if (result.status === "refused" && meaningOf(result.code) === "refused-transaction") this.#mustRemint = true;
-    if (KrabkaError.is(cause) && cause.code === "UNSUPPORTED") this.#context.onAppendUnsupported(cause.message);
     if (KrabkaError.is(cause) && CALLERS_TO_KNOW.includes(cause.code)) throw cause;
     return { status: "aborted", cause };
+  }
+
+  async #produce(batch: PlannedBatch, deadline: Deadline): Promise<Produced> {
+    const options = { transactionalId: null, repeatable: true, awaitsMarker: this.#transacted };
+    const { results } = await produceAll(this.#map, [batch], options, deadline);
+    return results[0] as Produced;
+  }
+
+  /**
+   * Whether the broker refuses appends as such. It says so, or it refuses the first append of a pair that the coordinator,
+   * asked after that, still names: nobody has minted since, so the refusal is no fence, and a pair's first sequence number
+   * can't be wrong.
+   */
+  async #takesNone({ code, error }: Refusal, deadline: Deadline): Promise<boolean> {
+    if (isUnsupported(error)) return true;
+    const meaning = meaningOf(code);
+    if (this.#appended || (meaning !== "fenced" && meaning !== "refused-transaction")) return false;
+    const { pair } = await describeRole(this.#map, this.role, deadline).catch(() => ({ pair: undefined }));
+    return pair !== undefined && samePair(pair, this.#pair);
+  }
+
+  #refuseAppends(cause: Error): never {
+    const message = `Role ${JSON.stringify(this.role)}: no fenced append; ${cause.message}`;
+    const error = new KrabkaError("UNSUPPORTED", message, { role: this.role, cause });
+    this.#context.onAppendUnsupported(error);
+    throw error;
   }
 
   /** What became of the unsettled write, undefined if there was none that was unknown. @throws {FencedError} */
@@ -289,9 +323,8 @@ export class KafkaJsWriterSession implements WriterSession {
         return outcome;
       }
       case "append": {
-        const { results } = await produceAll(this.#map, [unsettled.batch], APPEND, deadline);
-        const result = results[0] as Produced;
-        if (result.status === "written") return committedAt([unsettled.batch], results);
+        const result = await this.#produce(unsettled.batch, deadline);
+        if (result.status === "written") return committedAt([unsettled.batch], [result]);
         if (FencedError.is(result.error)) this.#die(result.error);
         return { status: "unknown", cause: result.error };
       }
@@ -323,6 +356,13 @@ export class KafkaJsWriterSession implements WriterSession {
     );
   }
 }
+
+type Refusal = Extract<Produced, { status: "refused" }>;
+
+/** A refusal that stands: nothing was written, by no attempt. */
+const isRefusal = (result: Produced): result is Refusal => result.status === "refused" && !result.doubtful;
+
+const isUnsupported = (error: Error): boolean => KrabkaError.is(error) && error.code === "UNSUPPORTED";
 
 const defaultPartition = (key: Uint8Array | null, count: number): number =>
   key === null ? Math.floor(Math.random() * count) : partitionForKey(key, count);

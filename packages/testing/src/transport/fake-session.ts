@@ -7,6 +7,7 @@ import {
   type ProducerPair,
   type RawRecord,
   type Role,
+  samePair,
   type TopicPartition,
   type TransportCapabilities,
   type WriteOutcome,
@@ -35,11 +36,19 @@ type State =
 
 const NOTHING: Unsettled = { kind: "settled", report: undefined };
 const MARKER_UNDER_WAY: readonly number[] = [KafkaCode.INVALID_TXN_STATE];
+/** What a partition says of a sequence number or a transaction that does not fit. */
+const OUT_OF_TURN: ReadonlySet<number> = new Set([
+  KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+  KafkaCode.INVALID_TXN_STATE,
+  KafkaCode.UNKNOWN_PRODUCER_ID,
+]);
 const BUSY: readonly number[] = [KafkaCode.CONCURRENT_TRANSACTIONS];
 
 export interface SessionParts {
   readonly connection: FakeConnection;
-  readonly capabilities: TransportCapabilities;
+  readonly capabilities: () => TransportCapabilities;
+  /** The broker refused an append in a way that says that it takes none. */
+  readonly onAppendUnsupported: (error: KrabkaError) => void;
   readonly role: Role;
   readonly pair: ProducerPair;
   readonly transactionTimeoutMs: number;
@@ -49,7 +58,7 @@ export interface SessionParts {
 export class FakeSession implements WriterSession {
   readonly role: Role;
   readonly #connection: FakeConnection;
-  readonly #capabilities: TransportCapabilities;
+  readonly #parts: SessionParts;
   readonly #transactionTimeoutMs: number;
   readonly #turns: Turns;
   #pair: ProducerPair;
@@ -58,12 +67,16 @@ export class FakeSession implements WriterSession {
   /** A transaction that was given up without its end being known. */
   #leftOpen: FakeTransaction | undefined;
   #keyless = 0;
+  /** An append was accepted, so a later refusal is not one of appends as such. */
+  #appended = false;
+  /** The pair began a transaction, whose marker may be on its way to a partition. */
+  #transacted = false;
 
   constructor(parts: SessionParts) {
     this.role = parts.role;
     this.#connection = parts.connection;
     this.#turns = new Turns(parts.connection);
-    this.#capabilities = parts.capabilities;
+    this.#parts = parts;
     this.#pair = parts.pair;
     this.#transactionTimeoutMs = parts.transactionTimeoutMs;
   }
@@ -121,7 +134,7 @@ export class FakeSession implements WriterSession {
   }
 
   #require(capability: keyof TransportCapabilities): void {
-    const declared = this.#capabilities[capability];
+    const declared = this.#parts.capabilities()[capability];
     if (!declared.supported) throw new KrabkaError("UNSUPPORTED", declared.reason, { role: this.role });
   }
 
@@ -152,6 +165,7 @@ export class FakeSession implements WriterSession {
     const transaction = new FakeTransaction(this.#connection, this.role, this.#pair);
     try {
       const batches = await this.#plan(records, limit);
+      this.#transacted = true;
       const verdict = await transaction.run(batches, this.#sequences, limit);
       if (verdict.leftOpen === true) this.#leaveOpen(transaction, true);
       else if (verdict.dead === undefined && verdict.outcome.status === "unknown") this.#leaveOpen(transaction, false);
@@ -172,8 +186,10 @@ export class FakeSession implements WriterSession {
       await route.broker(limit);
       sent = true;
       // The marker of this session's last transaction may still be on its way to the partition.
-      const { answer, lost } = await this.#connection.repeat(limit, "Produce", ask, route, MARKER_UNDER_WAY);
+      const busy = this.#transacted ? MARKER_UNDER_WAY : [];
+      const { answer, lost } = await this.#connection.repeat(limit, "Produce", ask, route, busy);
       if (answer.ok) {
+        this.#appended = true;
         const { records, producerId } = ask.batch;
         if (producerId === this.#pair.producerId) this.#sequences.used(ask, records.length);
         const positions = records.map((_, index) =>
@@ -181,6 +197,7 @@ export class FakeSession implements WriterSession {
         );
         return { status: "committed", positions };
       }
+      if (!lost && (await this.#takesNone(answer.code, limit))) throw this.#refuseAppends(answer.code);
       return this.#refused(ask, answer.code, lost);
     } catch (error) {
       const ended = endOf(error, limit);
@@ -188,6 +205,28 @@ export class FakeSession implements WriterSession {
       this.#mustRemint({ kind: "append", ask });
       return { status: "unknown", cause: ended };
     }
+  }
+
+  /** As the kafkajs transport does: the first append of a pair that the coordinator still names can't be refused as fenced. */
+  async #takesNone(code: number, limit: CallLimit): Promise<boolean> {
+    if (code === KafkaCode.UNSUPPORTED_FOR_MESSAGE_FORMAT) return true;
+    if (this.#appended || !(FENCE_CODES.has(code) || OUT_OF_TURN.has(code))) return false;
+    const route = this.#connection.toCoordinator(this.role);
+    const { answer } = await this.#connection.repeat(
+      limit,
+      "DescribeTransactions",
+      { transactionalId: this.role },
+      route,
+    );
+    return answer.ok && samePair(answer, this.#pair);
+  }
+
+  #refuseAppends(code: number): KrabkaError {
+    const error = new KrabkaError("UNSUPPORTED", `The broker takes no fenced append (code ${code})`, {
+      role: this.role,
+    });
+    this.#parts.onAppendUnsupported(error);
+    return error;
   }
 
   /** What a refused append means. A partition does not recognise a repeated batch once it knows a newer epoch. */
@@ -241,6 +280,7 @@ export class FakeSession implements WriterSession {
     }
     this.#pair = { producerId: answer.producerId, epoch: answer.epoch };
     this.#sequences = new Sequences();
+    this.#transacted = false;
     if (this.#state.kind !== "closed") this.#state = { kind: "ready" };
   }
 

@@ -37,37 +37,36 @@ export interface FakeTransportOptions {
   readonly requestTimeoutMs?: number | undefined;
   /** How long one request may stay without answer before it counts as lost. @default 5000 */
   readonly attemptTimeoutMs?: number | undefined;
-  /** With "transaction", `fencedAppend` is declared as unsupported. @default "append" */
-  readonly leaseRecords?: "append" | "transaction" | undefined;
+  /**
+   * With "transaction", `fencedAppend` is declared as unsupported; with "auto", once a broker has refused one as such.
+   * @default "auto"
+   */
+  readonly leaseRecords?: "auto" | "append" | "transaction" | undefined;
   /** Further capabilities to go without, each with its reason. */
   readonly without?: { readonly [K in keyof TransportCapabilities]?: string } | undefined;
 }
+
+const capability = (reason: string | undefined): Capability =>
+  reason === undefined ? { supported: true } : { supported: false, reason };
 
 const DEFAULT_TOPIC: CoordinationTopic = { name: "__coordination_state", partitions: DEFAULT_PARTITIONS };
 
 /** A transport on a `FakeCluster`: the steps, retries and outcomes of a real one, with every answer under control. */
 export class FakeTransport implements Transport {
   readonly name = "fake";
-  readonly capabilities: TransportCapabilities;
+  readonly #options: FakeTransportOptions;
   readonly #connection: FakeConnection;
   readonly #topic: CoordinationTopic;
   readonly #sessions = new Set<FakeSession>();
   #prepared: Promise<Prepared> | undefined;
+  #appendRefusal: string | undefined;
 
   constructor(options: FakeTransportOptions) {
-    const capability = (reason: string | undefined): Capability =>
-      reason === undefined ? { supported: true } : { supported: false, reason };
-    const { without = {}, leaseRecords = "append" } = options;
-    this.capabilities = {
-      fencedAppend: capability(
-        without.fencedAppend ??
-          (leaseRecords === "transaction" ? "This fake transport was told to write in transactions only" : undefined),
-      ),
-      conditionalRemint: capability(without.conditionalRemint),
-      describe: capability(without.describe),
-      uncommittedReads: capability(without.uncommittedReads),
-      binaryHeaders: capability(without.binaryHeaders),
-    };
+    const { leaseRecords = "auto" } = options;
+    this.#options = options;
+    if (leaseRecords === "transaction") {
+      this.#appendRefusal = "This fake transport was told to write in transactions only";
+    }
     this.#topic = options.topic ?? DEFAULT_TOPIC;
     this.#connection = new FakeConnection({
       cluster: options.cluster,
@@ -76,6 +75,17 @@ export class FakeTransport implements Transport {
       requestTimeoutMs: options.requestTimeoutMs ?? 30_000,
       attemptTimeoutMs: options.attemptTimeoutMs ?? 5_000,
     });
+  }
+
+  get capabilities(): TransportCapabilities {
+    const { without = {} } = this.#options;
+    return {
+      fencedAppend: capability(without.fencedAppend ?? this.#appendRefusal),
+      conditionalRemint: capability(without.conditionalRemint),
+      describe: capability(without.describe),
+      uncommittedReads: capability(without.uncommittedReads),
+      binaryHeaders: capability(without.binaryHeaders),
+    };
   }
 
   prepare(options?: CallOptions): Promise<Prepared> {
@@ -148,7 +158,10 @@ export class FakeTransport implements Transport {
         if (answer.ok) {
           const session = new FakeSession({
             connection: this.#connection,
-            capabilities: this.capabilities,
+            capabilities: () => this.capabilities,
+            onAppendUnsupported: ({ message }) => {
+              if (this.#options.leaseRecords !== "append") this.#appendRefusal ??= message;
+            },
             role,
             pair: { producerId: answer.producerId, epoch: answer.epoch },
             transactionTimeoutMs,
