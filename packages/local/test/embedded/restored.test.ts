@@ -253,3 +253,22 @@ describe("A log's openings", () => {
     }
   });
 });
+
+describe("A reader's offset", () => {
+  it("is refused as too old where records are gone, and as another history's where none were yet", async () => {
+    const transport = await EmbeddedTransport.open({
+      directory: place.directory,
+      topics: { log: 1 },
+      retentionRecords: 2,
+    });
+    closing.push(transport);
+    await transport.prepare();
+    await write(transport, ROLE, ["0", "1", "2", "3"]);
+    expect(await codesOf(valuesOf(transport, 1n))).toEqual(["INVALID_ARGUMENT", "TOO_OLD"]);
+    expect(await codesOf(transport.tail(LOG, { from: 1n }).next())).toEqual(["INVALID_ARGUMENT", "TOO_OLD"]);
+    expect(await codesOf(valuesOf(transport, 5n))).toEqual(["INVALID_ARGUMENT", "OTHER_HISTORY"]);
+    expect(await codesOf(transport.tail(LOG, { from: 5n }).next())).toEqual(["INVALID_ARGUMENT", "OTHER_HISTORY"]);
+    expect(await valuesOf(transport, 2n)).toEqual(["2", "3"]);
+    expect(await valuesOf(transport, 4n)).toEqual([]);
+  });
+});

@@ -1,6 +1,11 @@
 import { encodeUtf8, KrabkaError, Role } from "@krabka/core";
 import { EmbeddedTransport } from "@krabka/local";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { BrokerHost } from "../../src/embedded/broker/broker-host.js";
+import { encodeRequest } from "../../src/embedded/broker/request-codec.js";
+import { BrokerClient } from "../../src/embedded/link/broker-client.js";
+import { CallLimit } from "../../src/embedded/link/call-limit.js";
+import { systemClock } from "../../src/system-clock.js";
 import { Disk } from "../disk.js";
 import { type Temporary, temporary } from "./temporary.js";
 
@@ -9,7 +14,7 @@ const SESSION = { transactionTimeoutMs: 1000, mayMint: () => true };
 const TOPICS = { log: 1 };
 
 let place: Temporary;
-let closing: EmbeddedTransport[] = [];
+let closing: { close(): Promise<void> }[] = [];
 
 beforeEach(async () => {
   place = await temporary();
@@ -139,5 +144,32 @@ describe("Another transport of the owner's process", () => {
     for (const error of [await ended, await sibling.describe(ROLE).catch((reason: unknown) => reason)]) {
       expect(KrabkaError.is(error) && error.code).toBe("CLOSED");
     }
+  });
+});
+
+describe("A client that the broker forgot while it was connected", () => {
+  it("is known again at once, and what it asked meanwhile is executed once, not lost", async () => {
+    const host = await BrokerHost.open({ directory: place.directory }, undefined, systemClock);
+    const client = new BrokerClient(
+      {
+        where: "the broker",
+        connect: (id, seen, listener) => host.connect(id, seen, listener),
+        close: () => host.close(),
+      },
+      systemClock,
+    );
+    closing.push(client);
+    await client.ready(new CallLimit(systemClock, undefined, 5000));
+    const register = encodeRequest({ kind: "register-client" });
+    await Promise.all(
+      Array.from({ length: 10_000 }, (_, index) =>
+        host.broker.submit(register, { client: `${index}`.padStart(32, "0"), sequence: 0n, acked: 0n }),
+      ),
+    );
+    const asked = ["one", "other"].map((role) => client.send({ kind: "mint", role }));
+    expect(await Promise.all(asked.map(({ answer }) => answer))).toEqual([
+      { status: "minted", pair: { producerId: 0n, epoch: 0 }, settled: null },
+      { status: "minted", pair: { producerId: 1n, epoch: 0 }, settled: null },
+    ]);
   });
 });
