@@ -1,5 +1,8 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
 import { ABSENT, type WatchNotice } from "@krabka/local";
 import { describe, expect, it } from "vitest";
+import { bundle, scratch } from "./bundle.js";
 import { bytes, rejection, runs } from "./log-script.js";
 import { granted, openHost, restart, settle } from "./service-script.js";
 
@@ -81,7 +84,7 @@ describe("Watches", () => {
   });
 
   it("I1: a listener that never returns gets one overflow with a resume point; another one misses nothing", async () => {
-    const changes = runs(20_000);
+    const changes = runs(2_000);
     const { service, log } = await openHost({
       service: { watchQueueNotices: 100, rememberedNotices: 1000, checkpointAfterBytes: 1_000_000 },
       log: { segmentBytes: 1_000_000 },
@@ -127,6 +130,22 @@ describe("Watches", () => {
     expect((await rejection(service.watch(() => undefined, { from: resumeFrom }))).code).toBe("TOO_OLD");
     await log.close();
   });
+
+  // At full scale, 1,000,000 changes of 1 kB, by hand: bundle slow-watcher.ts and run it with --expose-gc.
+  it("I1: what a listener that never returns costs is bounded, however much is changed", async () => {
+    const changes = runs(40_000);
+    const { directory, remove } = await scratch();
+    const script = await bundle("slow-watcher.ts", directory);
+    const child = fork(script, [`${changes}`], { execArgv: ["--expose-gc"] });
+    const [said] = (await once(child, "message")) as [{ readonly text: string }];
+    const result = JSON.parse(said.text) as Readonly<Record<string, unknown>>;
+    expect(result).toMatchObject({ changes, read: changes, told: ["changed", "overflow"] });
+    expect(result.resumeFrom).toMatch(/^2@/);
+    // A notice that is kept takes 500 bytes.
+    expect(result.grownBytes).toBeLessThan(4_000_000);
+    await once(child, "exit");
+    await remove();
+  }, 120_000);
 
   it("I1: what an overflow dropped comes again from its resume point while it is remembered", async () => {
     const { service } = await openHost({ service: { watchQueueNotices: 3 } });
