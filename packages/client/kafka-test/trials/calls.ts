@@ -58,6 +58,8 @@ export const callTrials: readonly Trial[] = [
         await leadership.write({ topic, value: `${writes++}` });
         expect(performance.now() - startedAtMs).toBeLessThan(1_000);
       };
+      // Under a pair that never had a transaction.
+      expect(await resultOf(leadership.write([]))).toBe("written");
       for (const [expected, call] of cases) {
         await writesAtOnce();
         expect(await resultOf(call())).toBe(expected);
