@@ -114,7 +114,8 @@ export class Candidacy {
   /** A member without rights on the role's transactional id is told before it stands in anybody's way. */
   async #requirePermission(limit: Limit): Promise<void> {
     if (!this.#transport.capabilities.describe.supported) return;
-    await this.#transport.describe(this.#registrar.role, { signal: limit.signal, timeoutMs: limit.restMs });
+    const { signal, restMs: timeoutMs } = limit;
+    await this.#transport.describe(this.#registrar.role, { signal, timeoutMs, requireWrite: true });
   }
 
   /** The decision for the current state; before the first registration of this candidacy it is to register. */

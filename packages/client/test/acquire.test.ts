@@ -1,4 +1,5 @@
 import { DuplicateMemberError, FencedError, KrabkaError, MemberId, Role } from "@krabka/core";
+import { KafkaCode } from "@krabka/testing";
 import { describe, expect, it } from "vitest";
 import { LEASE_MS, ROLE, World } from "./world.js";
 
@@ -195,7 +196,12 @@ it("a standby whose registration has not reached the leader yet is a standby all
 it("a grant whose answer was lost is given again where no new epoch can be taken, so that the term can write", async () => {
   const world = new World("transaction");
   const a = world.member("a", { transport: { without: { conditionalRemint: "this backend cannot re-mint" } } });
-  const lost = world.cluster.faults.inject({ api: "EndTxn", clientId: "a", action: { kind: "lose-answer" } });
+  const lost = world.cluster.faults.inject({
+    api: "EndTxn",
+    clientId: "a",
+    action: { kind: "lose-answer" },
+    matches: ({ ask }) => (ask as { commit?: boolean }).commit === true,
+  });
   const leadership = await world.settle(a.client.acquire(ROLE, a.id));
   expect(lost.hits).toBe(1);
   await world.settle(leadership.write({ topic: "commands", value: "x" }));
@@ -221,4 +227,23 @@ it("hundreds of roles in one client give no warning about listeners", async () =
   await world.settle(a.client.close());
   process.off("warning", onWarning);
   expect(warnings).toEqual([]);
+});
+
+it("a member that may look at the role but not mint for it is told before it registers", async () => {
+  const world = new World();
+  const [a, b] = [world.member("a"), world.member("b")];
+  const leadership = await world.settle(a.client.acquire(ROLE, a.id));
+  // What a broker says to whoever lacks the right to write under a transactional id.
+  for (const api of ["EndTxn", "InitProducerId", "AddPartitionsToTxn"] as const) {
+    const code = KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
+    world.cluster.faults.inject({ api, clientId: "b", times: 1_000, action: { kind: "error", code } });
+  }
+  const startedAtMs = world.clock.monotonicMs();
+  await expect(world.settle(b.client.acquire(ROLE, b.id))).rejects.toMatchObject({ code: "UNAUTHORIZED" });
+  expect(world.clock.monotonicMs() - startedAtMs).toBeLessThan(100);
+  expect(world.count("InitProducerId", "b")).toBe(0);
+  const produced = world.cluster.requests.filter(({ api, clientId }) => api === "Produce" && clientId === "b");
+  expect(produced).toEqual([]);
+  expect(await world.settle(leadership.verify())).toBe(true);
+  await world.settle(Promise.all([a, b].map(({ client }) => client.close())));
 });

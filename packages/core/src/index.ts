@@ -38,6 +38,7 @@ export type {
   CallOptions,
   Capability,
   CoordinationTopic,
+  DescribeOptions,
   FeedListener,
   OutgoingRecord,
   Prepared,

@@ -201,6 +201,14 @@ export interface RoleDescription {
   readonly transactionState: string;
 }
 
+export interface DescribeOptions extends CallOptions {
+  /**
+   * Rejects with `UNAUTHORIZED` also where this client may not mint for the role, as far as the backend can tell without
+   * minting; elsewhere that is learned from the mint. @default false
+   */
+  readonly requireWrite?: boolean | undefined;
+}
+
 /** One backend. Shared by any number of roles and members in the process. */
 export interface Transport {
   /** For messages and metrics, such as "kafkajs". */
@@ -238,8 +246,8 @@ export interface Transport {
    */
   openSession(role: Role, options: SessionOptions): Promise<WriterSession>;
 
-  /** Asks the coordinator for the role's current pair. Needs `describe` and no authority over the role. */
-  describe(role: Role, options?: CallOptions): Promise<RoleDescription>;
+  /** Asks the coordinator for the role's current pair. Needs `describe`, and no authority over the role unless wanted. */
+  describe(role: Role, options?: DescribeOptions): Promise<RoleDescription>;
 
   /** Number of partitions of a topic. @throws {KrabkaError} `UNKNOWN_TOPIC`, `UNAUTHORIZED`, `UNREACHABLE` */
   partitionsOf(topic: string, options?: CallOptions): Promise<number>;

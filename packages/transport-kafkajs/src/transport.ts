@@ -2,6 +2,7 @@ import {
   type CallOptions,
   type Clock,
   DEFAULT_PARTITIONS,
+  type DescribeOptions,
   type FeedListener,
   KrabkaError,
   MAX_TIMER_MS,
@@ -30,6 +31,7 @@ import { systemClock } from "./system-clock.js";
 import { prepareTopic } from "./topic-setup.js";
 import { encodeBatch, ORDINARY_PRODUCER } from "./wire/record-batch.js";
 import type { Wire } from "./wire-connection.js";
+import { requireWriteRight } from "./write-right.js";
 import { KafkaJsWriterSession } from "./writer-session.js";
 
 /** How lease records are written: `append` needs a broker that takes idempotent appends under a role's pair. */
@@ -196,8 +198,9 @@ export class KafkaJsTransport implements Transport {
     });
   }
 
-  describe(role: Role, options?: CallOptions): Promise<RoleDescription> {
+  describe(role: Role, options?: DescribeOptions): Promise<RoleDescription> {
     return this.#open(options, async (deadline) => {
+      if (options?.requireWrite) await requireWriteRight(this.#map, role, deadline);
       const { pair, state } = await describeRole(this.#map, role, deadline);
       return { pair, transactionState: state };
     });

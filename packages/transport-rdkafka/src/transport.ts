@@ -138,7 +138,9 @@ export class RdKafkaTransport implements Transport {
     if (this.#describer === undefined) throw new KrabkaError("UNSUPPORTED", UNSUPPORTED_REASONS.describe, { role });
     const deadline = this.#deadline(options);
     const describer = this.#describer;
-    return await this.#open(() => deadline.race(describer.describe(role, options)));
+    // Without the question whether it may write for the role: it may well be somebody else.
+    const { signal, timeoutMs } = options ?? {};
+    return await this.#open(() => deadline.race(describer.describe(role, { signal, timeoutMs })));
   }
 
   async partitionsOf(topic: string, options?: CallOptions): Promise<number> {

@@ -1,6 +1,7 @@
 import type {
   CallOptions,
   Clock,
+  DescribeOptions,
   FeedListener,
   Prepared,
   RawRecord,
@@ -80,7 +81,7 @@ export class RecordingTransport implements Transport {
     return this.#recorded(await this.#inner.openSession(role, { ...options, mayMint }));
   }
 
-  describe(role: Role, options?: CallOptions): Promise<RoleDescription> {
+  describe(role: Role, options?: DescribeOptions): Promise<RoleDescription> {
     return this.#inner.describe(role, options);
   }
 

@@ -4,8 +4,10 @@ import {
   type Clock,
   type CoordinationTopic,
   DEFAULT_PARTITIONS,
+  type DescribeOptions,
   type FeedListener,
   KrabkaError,
+  MAX_INT64,
   type Prepared,
   partitionForRole,
   type RawRecord,
@@ -21,7 +23,8 @@ import {
 } from "@krabka/core";
 import type { FakeCluster } from "../cluster/fake-cluster.js";
 import { ConnectionLostError, KafkaCode, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE } from "../cluster/protocol.js";
-import { FakeConnection, refusalError } from "./fake-connection.js";
+import type { CallLimit } from "./call-limit.js";
+import { FakeConnection, type Route, refusalError } from "./fake-connection.js";
 import { FakeFeed } from "./fake-feed.js";
 import { FakeSession } from "./fake-session.js";
 
@@ -177,12 +180,13 @@ export class FakeTransport implements Transport {
     });
   }
 
-  async describe(role: Role, options?: CallOptions): Promise<RoleDescription> {
+  async describe(role: Role, options?: DescribeOptions): Promise<RoleDescription> {
     const { describe } = this.capabilities;
     if (!describe.supported) throw new KrabkaError("UNSUPPORTED", describe.reason, { role });
     return await this.#connection.within(options, async (limit) => {
       const ask = { transactionalId: role };
       const route = this.#connection.toCoordinator(role);
+      if (options?.requireWrite) await this.#requireWrite(role, route, limit);
       const { answer } = await this.#connection.repeat(limit, "DescribeTransactions", ask, route);
       if (answer.ok) {
         const { producerId, epoch, state } = answer;
@@ -203,6 +207,15 @@ export class FakeTransport implements Transport {
   async close(): Promise<void> {
     this.#connection.close();
     await Promise.all([...this.#sessions].map((session) => session.close()));
+  }
+
+  /** As the kafkajs transport does: EndTxn with a pair that is nobody's takes the same right as a mint. */
+  async #requireWrite(role: Role, route: Route, limit: CallLimit): Promise<void> {
+    const ask = { transactionalId: role, producerId: MAX_INT64, epoch: 0, commit: false };
+    const { answer } = await this.#connection.repeat(limit, "EndTxn", ask, route);
+    if (!answer.ok && answer.code === KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) {
+      throw refusalError(`Role ${JSON.stringify(role)}`, answer.code);
+    }
   }
 
   /** Stops this member's network as a stopped process does: nothing goes out and no answer comes in until `thaw`. */
