@@ -211,3 +211,31 @@ describe.each(["append", "transaction"] as const)(
     });
   },
 );
+
+it("the coordinator's answer after a foreign holder's own commit is that after a takeover, so no older token is authoritative", async () => {
+  await using shared = await open();
+  const { role } = shared;
+  const observer = shared.member("append");
+  const foreign = await shared.foreign("foreign", { renewMs: 1_000 });
+  const granted = await foreign.next("leading");
+  const held = await observer.describe(role);
+  expect(held.transactionState).toBe("CompleteCommit");
+  expect(held.pair).toEqual({ producerId: granted.producerId, epoch: granted.epoch + 1 });
+  expect(held.isAuthoritative(tokenOf(granted))).toBe(false);
+  await foreign.resign();
+
+  const ours = await shared.member("append").acquire(role, MemberId.of("ours"));
+  const { token } = ours;
+  // Somebody else's ordinary transactional producer, which the fence takes for a leader.
+  const stranger = shared.kafka.producer({ transactionalId: role, idempotent: true, maxInFlightRequests: 1 });
+  await stranger.connect();
+  const transaction = await stranger.transaction();
+  await transaction.send({ topic: shared.dataTopic, messages: [{ value: "stranger's" }] });
+  await transaction.commit();
+  const deposed = await observer.describe(role);
+  await stranger.disconnect();
+  expect(deposed.transactionState).toBe("CompleteCommit");
+  expect(deposed.pair).toEqual({ producerId: token.producerId, epoch: token.epoch + 1 });
+  expect(deposed.isAuthoritative(token)).toBe(false);
+  await expect(ours.write({ topic: shared.dataTopic, value: "never" })).rejects.toMatchObject({ code: "FENCED" });
+});

@@ -15,10 +15,12 @@ export class LeadershipStatus {
   }
 
   /**
-   * Whether the coordinator takes writes under this token's pair.
+   * Whether the coordinator takes writes under this very pair. True is certain as of the question; the term plays no part.
    *
-   * Not for tokens that were read from the lease records of another implementation whose client raises the epoch with
-   * each commit (EndTxn version 5, KIP-890): its holder writes under a later pair than its last record says.
+   * False for a token out of the lease records of another implementation whose client raises the epoch with each commit
+   * (EndTxn version 5, KIP-890), although its holder may lead: it has written under a later pair since. The coordinator's
+   * answer after such a commit and after a takeover is the same, so nothing but the pair itself is proof. Ask for the
+   * pair that the holder has now; to follow who leads, `observe`.
    */
   isAuthoritative(token: FencingToken): boolean {
     return this.pair !== undefined && this.pair.producerId === token.producerId && this.pair.epoch === token.epoch;
