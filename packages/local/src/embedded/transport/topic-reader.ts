@@ -98,10 +98,16 @@ const gapError = (
   return new KrabkaError("INVALID_ARGUMENT", message, { cause });
 };
 
-const decode = ({ topic, partition }: TopicPartition, { offset, atMs, bytes }: StoredRecord): TopicRecord => ({
-  ...decodeRecord(bytes),
-  topic,
-  partition,
-  offset,
-  appendedAtMs: atMs,
-});
+const decode = ({ topic, partition }: TopicPartition, { offset, atMs, bytes }: StoredRecord): TopicRecord => {
+  try {
+    return { ...decodeRecord(bytes), topic, partition, offset, appendedAtMs: atMs };
+  } catch (cause) {
+    throw new KrabkaError(
+      "UNREACHABLE",
+      `The broker gave ${topic}/${partition}@${offset} as bytes that are no record`,
+      {
+        cause,
+      },
+    );
+  }
+};
