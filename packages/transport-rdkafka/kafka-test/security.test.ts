@@ -1,12 +1,11 @@
 import { CoordinationClient, MemberId, Role } from "@krabka/client";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { memberRights, type Right, SecuredKafka } from "../../transport-kafkajs/kafka-test/secured-kafka.js";
+import { type Failure, failureOf, PROMPT_MS } from "../../client/kafka-test/security/failure.js";
+import { memberRights, type Right, SecuredKafka } from "../../client/kafka-test/security/secured-kafka.js";
 import { type RdKafkaConfig, RdKafkaTransport } from "../src/index.js";
 
 const MEMBER = MemberId.of("node-1");
 const LIMIT = { timeoutMs: 20_000 };
-/** A user may be told within this, though the caller would have waited for longer. */
-const PROMPT_MS = 5_000;
 const LEASE_MS = 3_000;
 
 /** librdkafka asks for a coordinator of the group that it insists on, although nothing is committed there. */
@@ -48,23 +47,6 @@ const clientWith = (brokers: RdKafkaConfig): CoordinationClient => {
 
 const clientOf = (username: string, mechanism?: string): CoordinationClient =>
   clientWith(configOf(username, mechanism));
-
-interface Failure {
-  readonly code: unknown;
-  readonly message: string;
-  readonly tookMs: number;
-}
-
-/** The error of a call that must fail, and how long it took. */
-const failureOf = async (call: Promise<unknown>): Promise<Failure> => {
-  const startedAtMs = performance.now();
-  const error = await call.then(
-    () => new Error("succeeded"),
-    (reason: unknown) => reason,
-  );
-  const { code, message } = error as Error & { code?: unknown };
-  return { code, message, tookMs: performance.now() - startedAtMs };
-};
 
 const expectRefusal = ({ code, message, tookMs }: Failure, names: string): void => {
   expect({ code, message }).toEqual({ code: "UNAUTHORIZED", message: expect.stringContaining(names) });

@@ -4,13 +4,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { MemberId, Role } from "@krabka/client";
 import type { KafkaConfig, SASLOptions } from "kafkajs";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { type Failure, failureOf, PROMPT_MS } from "./failure.js";
 import { memberRights, type Right, SESSION_MS, SecuredKafka } from "./secured-kafka.js";
 
 const MEMBER = MemberId.of("node-1");
 const MECHANISMS = ["plain", "scram-sha-256", "scram-sha-512"] as const;
 const LIMIT = { timeoutMs: 20_000 };
-/** A user may be told within this, though the caller would have waited for longer. */
-const PROMPT_MS = 5_000;
 
 const USERS = ["member", "limited", "latecomer", "reader", "stranger", "revoked", "r0", "r1", "r2", "r3"];
 
@@ -24,24 +23,6 @@ beforeAll(async () => {
 
 afterEach(() => kafka.closeClients());
 afterAll(() => kafka?.close());
-
-interface Failure {
-  readonly code: unknown;
-  readonly role: unknown;
-  readonly message: string;
-  readonly tookMs: number;
-}
-
-/** The error of a call that must fail, and how long it took. */
-async function failureOf(call: Promise<unknown>): Promise<Failure> {
-  const startedAtMs = performance.now();
-  const error = await call.then(
-    () => new Error("succeeded"),
-    (reason: unknown) => reason,
-  );
-  const { code, role, message } = error as Error & { code?: unknown; role?: unknown };
-  return { code, role, message, tookMs: performance.now() - startedAtMs };
-}
 
 const writeTo = (topic: string): Right => ({ operation: "WRITE", on: "TOPIC", name: topic });
 

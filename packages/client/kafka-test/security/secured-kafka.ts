@@ -2,8 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { CoordinationClient } from "@krabka/client";
 import type { Role, RosterEntry } from "@krabka/core";
 import { type KafkaCluster, type SecureAccess, startKafka } from "@krabka/tooling-kafka";
+import { DEFAULT_TOPIC, KafkaJsTransport, type KafkaJsTransportOptions } from "@krabka/transport-kafkajs";
 import kafkajs, { type AclEntry, type Admin, type KafkaConfig, type SASLOptions } from "kafkajs";
-import { DEFAULT_TOPIC, KafkaJsTransport, type KafkaJsTransportOptions } from "../src/index.js";
 
 const { AclOperationTypes, AclPermissionTypes, AclResourceTypes, ResourcePatternTypes, logLevel } = kafkajs;
 

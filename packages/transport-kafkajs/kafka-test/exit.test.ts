@@ -1,0 +1,3 @@
+import { describeExit } from "./exiting.js";
+
+describeExit("kafkajs");
