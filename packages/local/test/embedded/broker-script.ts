@@ -1,7 +1,8 @@
 import { encodeUtf8, type ProducerPair, type TopicPartition } from "@krabka/core";
 import type { FileLog, FileLogOptions } from "@krabka/local";
 import { ManualClock } from "@krabka/testing";
-import { type BrokerOptions, EmbeddedBroker } from "../../src/embedded/broker/embedded-broker.js";
+import type { BrokerOptions } from "../../src/embedded/broker/broker-options.js";
+import { EmbeddedBroker } from "../../src/embedded/broker/embedded-broker.js";
 import { decodeRecord, encodeRecord } from "../../src/embedded/broker/record-bytes.js";
 import type { BrokerAnswer, BrokerRequest, Origin } from "../../src/embedded/broker/request.js";
 import { encodeRequest } from "../../src/embedded/broker/request-codec.js";

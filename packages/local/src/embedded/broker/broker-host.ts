@@ -6,8 +6,9 @@ import type { LogFileSystem } from "../../log/file-system.js";
 import type { OpenPort, PortListener } from "../link/port.js";
 import { checkSocketPath } from "../socket/socket-path.js";
 import { SocketServer } from "../socket/socket-server.js";
+import type { BrokerOptions } from "./broker-options.js";
 import { ClientPort } from "./client-port.js";
-import { type BrokerOptions, EmbeddedBroker } from "./embedded-broker.js";
+import { EmbeddedBroker } from "./embedded-broker.js";
 import type { Sighting } from "./openings.js";
 import { encodeRequest } from "./request-codec.js";
 

@@ -2,15 +2,11 @@ import { Role, type TopicPartition } from "@krabka/core";
 import { ByteReader, ByteWriter } from "../../state/binary.js";
 import { ClientBook } from "./client-book.js";
 import { Openings } from "./openings.js";
-import { PartitionLog, type Retention } from "./partition-log.js";
+import type { PartitionLog } from "./partition-log.js";
 import { decodeRecord } from "./record-bytes.js";
 import { type BrokerAnswer, type BrokerRequest, type Command, type RecordBatch, refuse } from "./request.js";
 import { RoleBook } from "./role-book.js";
-
-export interface Topic {
-  readonly compacted: boolean;
-  readonly partitions: readonly PartitionLog[];
-}
+import { Topics } from "./topics.js";
 
 /** What a command did. Nothing changed if `touched` is undefined. */
 export interface Applied {
@@ -22,9 +18,6 @@ export interface Applied {
 const FORMAT_VERSION = 2;
 /** So that no other service's checkpoint passes for one of a broker. */
 const MAGIC = "krabka embedded broker";
-const MAX_PARTITIONS = 10_000;
-/** Kafka's own limit for names of topics. */
-const TOPIC_NAME = /^[a-zA-Z0-9._-]{1,249}$/;
 /** The last one that an int16 takes. No role ever has it, so under it an id is shut out for good. */
 const RETIRED_EPOCH = 32767;
 
@@ -38,7 +31,7 @@ const fenced = (role: string): BrokerAnswer =>
  * answers, whoever replays them and whenever. Checks come before changes, so a refused command changes nothing.
  */
 export class BrokerState {
-  readonly #topics = new Map<string, Topic>();
+  #topics = new Topics();
   #roles = new RoleBook();
   #clients = new ClientBook();
   #openings = new Openings();
@@ -51,25 +44,12 @@ export class BrokerState {
     return this.#openings;
   }
 
-  topic(name: string): Topic | undefined {
-    return this.#topics.get(name);
-  }
-
-  partition({ topic, partition }: TopicPartition): PartitionLog | undefined {
-    return this.#topics.get(topic)?.partitions[partition];
-  }
-
-  partitions(): readonly PartitionLog[] {
-    return [...this.#topics.values()].flatMap(({ partitions }) => partitions);
+  get topics(): Pick<Topics, "get" | "partition" | "partitions" | "bytes" | "clean"> {
+    return this.#topics;
   }
 
   isKnown(client: string): boolean {
     return this.#clients.isKnown(client);
-  }
-
-  /** Of all records. */
-  get bytes(): number {
-    return this.partitions().reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
   apply({ atMs, origin, request }: Command): Applied {
@@ -86,29 +66,12 @@ export class BrokerState {
     return applied;
   }
 
-  /** Drops what the retention no longer covers in one partition. */
-  clean(log: PartitionLog, retention: Retention & { readonly bytesInAll: number }, nowMs: number): void {
-    log.clean(retention, nowMs);
-    let memoryBytes = this.partitions().reduce((sum, partition) => sum + partition.memoryBytes, 0);
-    while (memoryBytes > retention.bytesInAll) {
-      const [largest] = this.partitions()
-        .filter(({ compacted }) => !compacted)
-        .sort((a, b) => b.memoryBytes - a.memoryBytes);
-      const before = largest?.memoryBytes ?? 0;
-      if (largest?.dropOldest() !== true) return;
-      memoryBytes -= before - largest.memoryBytes;
-    }
-  }
-
   encode(): Uint8Array {
     const writer = new ByteWriter().string(MAGIC).uint8(FORMAT_VERSION);
     this.#openings.encode(writer);
     this.#roles.encode(writer);
     this.#clients.encode(writer);
-    writer.list([...this.#topics], (to, [name, { compacted, partitions }]) => {
-      to.string(name).uint8(compacted ? 1 : 0);
-      to.list(partitions, (into, log) => log.encode(into));
-    });
+    this.#topics.encode(writer);
     // Without the room to grow, since it is kept.
     return writer.finish().slice();
   }
@@ -123,11 +86,7 @@ export class BrokerState {
     state.#openings = Openings.decode(reader);
     state.#roles = RoleBook.decode(reader);
     state.#clients = ClientBook.decode(reader);
-    for (let left = reader.uint32(); left > 0; left--) {
-      const name = reader.string();
-      const compacted = reader.uint8() === 1;
-      state.#topics.set(name, { compacted, partitions: reader.list((from) => PartitionLog.decode(from, compacted)) });
-    }
+    state.#topics = Topics.decode(reader);
     reader.end();
     return state;
   }
@@ -145,7 +104,7 @@ export class BrokerState {
         this.#clients.register(client, atMs);
         return { answer: { status: "done" }, touched: [] };
       case "create-topic":
-        return this.#createTopic(request.topic, request.partitions, request.compacted);
+        return this.#createTopic(request);
       case "mint": {
         const flaw = flawOfRole(request.role);
         if (flaw !== undefined) return unchanged(flaw);
@@ -171,7 +130,7 @@ export class BrokerState {
         return flaw === undefined ? this.#store([request.batch], atMs) : unchanged(flaw);
       }
       case "delete-records": {
-        const log = this.partition(request.target);
+        const log = this.#topics.partition(request.target);
         if (log === undefined) return unchanged(this.#unknown(request.target));
         log.deleteAll();
         return { answer: { status: "written", atMs, bases: [log.end] }, touched: [log] };
@@ -182,7 +141,7 @@ export class BrokerState {
   #open({ name, position, raiseBy }: Extract<BrokerRequest, { kind: "open" }>): Applied {
     this.#openings.begin(name, position);
     if (raiseBy > 0n) this.#roles.raise(raiseBy);
-    const touched = raiseBy > 0n ? this.partitions() : [];
+    const touched = raiseBy > 0n ? this.#topics.partitions() : [];
     for (const log of touched) log.skip(raiseBy);
     return { answer: { status: "done" }, touched };
   }
@@ -190,33 +149,17 @@ export class BrokerState {
   /** Also what is left of them in the coordination topics: their leases, and registrations that nobody took back. */
   #forgetRoles(count: number, atMs: number): Applied {
     const forgotten = this.#roles.forget(count);
-    const touched = this.partitions().filter((log) => log.compacted && log.removeRoles(forgotten, atMs));
+    const touched = this.#topics.partitions().filter((log) => log.compacted && log.removeRoles(forgotten, atMs));
     const { producerIds } = this.#roles;
-    for (const { fences } of this.partitions()) fences.keepOnly(producerIds);
+    for (const { fences } of this.#topics.partitions()) fences.keepOnly(producerIds);
     return { answer: { status: "done" }, touched };
   }
 
-  #createTopic(name: string, count: number, compacted: boolean): Applied {
-    const found = this.#topics.get(name);
-    if (found !== undefined) {
-      if (found.compacted === compacted && found.partitions.length === count) return unchanged({ status: "done" });
-      return unchanged(
-        refuse(
-          "topic-differs",
-          `Topic ${JSON.stringify(name)} ${describeTopic(found.compacted, found.partitions.length)}; wanted is one that ${describeTopic(compacted, count)}`,
-        ),
-      );
-    }
-    if (!TOPIC_NAME.test(name) || name === "." || name === "..") {
-      const wanted = "1 to 249 of the letters a-z A-Z 0-9 . _ -";
-      return unchanged(refuse("invalid", `A topic's name must be ${wanted}; got ${JSON.stringify(name)}`));
-    }
-    if (count < 1 || count > MAX_PARTITIONS) {
-      return unchanged(refuse("invalid", `A topic has 1 to ${MAX_PARTITIONS} partitions; got ${count}`));
-    }
-    const partitions = Array.from({ length: count }, () => new PartitionLog(compacted));
-    this.#topics.set(name, { compacted, partitions });
-    return { answer: { status: "done" }, touched: [] };
+  #createTopic({ topic, partitions, compacted }: Extract<BrokerRequest, { kind: "create-topic" }>): Applied {
+    const isThere = this.#topics.get(topic) !== undefined;
+    const flaw = this.#topics.create(topic, partitions, compacted);
+    if (flaw !== undefined) return unchanged(flaw);
+    return isThere ? unchanged({ status: "done" }) : { answer: { status: "done" }, touched: [] };
   }
 
   #commit({ role, pair, batches }: Extract<BrokerRequest, { kind: "commit" }>, atMs: number): Applied {
@@ -275,7 +218,7 @@ export class BrokerState {
   }
 
   #logOf(target: TopicPartition): PartitionLog {
-    const log = this.partition(target);
+    const log = this.#topics.partition(target);
     if (log === undefined) throw new Error(`there is no partition ${target.topic}/${target.partition}`);
     return log;
   }
@@ -288,7 +231,7 @@ export class BrokerState {
   }
 
   #flawOf(batch: RecordBatch): BrokerAnswer | undefined {
-    const log = this.partition(batch);
+    const log = this.#topics.partition(batch);
     if (log === undefined) return this.#unknown(batch);
     if (batch.records.length === 0) return refuse("invalid", "A batch has at least one record; got none");
     for (const bytes of batch.records) {
@@ -300,9 +243,6 @@ export class BrokerState {
     return undefined;
   }
 }
-
-const describeTopic = (compacted: boolean, partitions: number): string =>
-  `is ${compacted ? "compacted" : "deleted by age"} and has ${partitions} partitions`;
 
 const flawOfRole = (role: string): BrokerAnswer | undefined => {
   try {

@@ -1,69 +1,16 @@
 import { randomBytes } from "node:crypto";
 import type { Clock, ProducerPair, TopicPartition } from "@krabka/core";
-import { damaged, invalid, LocalError } from "../../errors.js";
+import { LocalError } from "../../errors.js";
 import type { DurableLog } from "../../log/durable-log.js";
-import { BrokerState, type Topic } from "./broker-state.js";
+import { type BrokerLimits, type BrokerOptions, brokerLimitsOf } from "./broker-options.js";
+import { BrokerState } from "./broker-state.js";
 import type { Sighting } from "./openings.js";
 import type { PartitionLog } from "./partition-log.js";
 import { type BrokerAnswer, type Origin, refuse } from "./request.js";
-import { decodeCommand, decodeRequest, encodeCommand, encodeRequest } from "./request-codec.js";
+import { decodeRequest, encodeCommand, encodeRequest } from "./request-codec.js";
+import { FIRST_RECORD, restore } from "./restore.js";
+import type { Topic } from "./topics.js";
 
-export interface BrokerOptions {
-  readonly clock: Clock;
-  /** Memory for the records that a partition keeps, with 320 bytes for each write; the oldest go first. @default 64 MiB */
-  readonly retentionBytes?: number | undefined;
-  /** Records that a partition keeps. @default 1000000 */
-  readonly retentionRecords?: number | undefined;
-  /** Memory for the records of all partitions together; the largest gives first. @default 256 MiB */
-  readonly retentionBytesInAll?: number | undefined;
-  /**
-   * Roles whose pairs are remembered. Beyond that those that were silent for longest are forgotten: their pairs are dead, and
-   * they go on under a new producer id. More than this at the same time push each other out. @default 10000
-   */
-  readonly maxRoles?: number | undefined;
-  /** How long a removal stays in the coordination topic. @default 24 hours */
-  readonly tombstoneMs?: number | undefined;
-  /**
-   * Raises all offsets, so also terms, and all producer ids by this much once. For an opening after a backup was put back: more
-   * than was handed out since the backup, so that resources which saw those tokens accept the next ones. @default 0
-   */
-  readonly raiseCountersBy?: bigint | undefined;
-  /** A checkpoint is written when this much, and as much as the state takes, was logged since the last. @default 4 MiB */
-  readonly checkpointAfterBytes?: number | undefined;
-}
-
-const MIB = 1024 * 1024;
-
-const DEFAULTS = {
-  retentionBytes: 64 * MIB,
-  retentionRecords: 1_000_000,
-  retentionBytesInAll: 256 * MIB,
-  maxRoles: 10_000,
-  tombstoneMs: 24 * 3_600_000,
-  checkpointAfterBytes: 4 * MIB,
-} as const;
-
-type Limits = Readonly<Record<keyof typeof DEFAULTS, number>>;
-
-/** Leaves room for so many raises that nobody comes to their end. */
-const MAX_RAISE = 2n ** 48n;
-
-const limitsOf = (options: BrokerOptions): Limits => {
-  const { raiseCountersBy: raiseBy = 0n } = options;
-  if (typeof raiseBy !== "bigint" || raiseBy < 0n || raiseBy > MAX_RAISE) {
-    throw invalid("raiseCountersBy", "a bigint in 0..2^48", raiseBy);
-  }
-  const limits: Record<keyof typeof DEFAULTS, number> = { ...DEFAULTS };
-  for (const name of Object.keys(DEFAULTS) as (keyof typeof DEFAULTS)[]) {
-    limits[name] = options[name] ?? DEFAULTS[name];
-    if (!Number.isSafeInteger(limits[name]) || limits[name] < 1)
-      throw invalid(name, "a whole number from 1 on", limits[name]);
-  }
-  return limits;
-};
-
-/** The first record of a broker's log names what it is, so that no other service's log passes for one. */
-const FIRST_RECORD = "krabka embedded broker 2";
 /** So many that no two openings ever share a name. */
 const OPENING_NAME_BYTES = 8;
 
@@ -76,7 +23,7 @@ const OPENING_NAME_BYTES = 8;
 export class EmbeddedBroker {
   readonly #log: DurableLog;
   readonly #clock: Clock;
-  readonly #limits: Limits;
+  readonly #limits: BrokerLimits;
   readonly #state: BrokerState;
   readonly #listeners = new Map<PartitionLog, Set<() => void>>();
   readonly #failureListeners = new Set<(error: LocalError) => void>();
@@ -89,7 +36,7 @@ export class EmbeddedBroker {
   #checkpointing = false;
   #failure: LocalError | undefined;
 
-  private constructor(log: DurableLog, state: BrokerState, next: bigint, clock: Clock, limits: Limits) {
+  private constructor(log: DurableLog, state: BrokerState, next: bigint, clock: Clock, limits: BrokerLimits) {
     this.#log = log;
     this.#state = state;
     this.#next = next;
@@ -104,7 +51,7 @@ export class EmbeddedBroker {
    * @throws {LocalError} `DAMAGED` where a stored state or command makes no sense; `INVALID_ARGUMENT`, `FAILED`
    */
   static async open(log: DurableLog, options: BrokerOptions): Promise<EmbeddedBroker> {
-    const limits = limitsOf(options);
+    const limits = brokerLimitsOf(options);
     const restored = await restore(log);
     if (restored === undefined) await log.append(Buffer.from(FIRST_RECORD));
     const { state, next } = restored ?? { state: new BrokerState(), next: 1n };
@@ -168,12 +115,12 @@ export class EmbeddedBroker {
   }
 
   async topic(name: string): Promise<Topic | undefined> {
-    return this.#whenDurable(this.#state.topic(name));
+    return this.#whenDurable(this.#state.topics.get(name));
   }
 
   /** For readers; they see it up to `visibleEnd`. */
   partition(target: TopicPartition): PartitionLog | undefined {
-    return this.#state.partition(target);
+    return this.#state.topics.partition(target);
   }
 
   /** Calls `listener` whenever readers see more of the partition. @returns stops it */
@@ -237,7 +184,7 @@ export class EmbeddedBroker {
       bytesInAll: retentionBytesInAll,
       tombstoneMs,
     };
-    this.#state.clean(log, retention, atMs);
+    this.#state.topics.clean(log, retention, atMs);
     for (const listener of [...(this.#listeners.get(log) ?? [])]) listener();
   }
 
@@ -251,7 +198,7 @@ export class EmbeddedBroker {
     if (this.#checkpointing || this.#failure !== undefined) return;
     // As much as the state takes: so checkpoints at most double what is written, however large the state is.
     const { tailBytes } = this.#log.status();
-    if (tailBytes < this.#limits.checkpointAfterBytes || tailBytes < this.#state.bytes) return;
+    if (tailBytes < this.#limits.checkpointAfterBytes || tailBytes < this.#state.topics.bytes) return;
     this.#checkpointing = true;
     this.#checkpoint().then(
       () => {
@@ -287,43 +234,3 @@ export class EmbeddedBroker {
 
 /** What a command adds to its request: version, instant, origin and lengths. */
 const COMMAND_OVERHEAD_BYTES = 128;
-
-/** Undefined for a log without records. */
-const restore = async (
-  log: DurableLog,
-): Promise<{ readonly state: BrokerState; readonly next: bigint } | undefined> => {
-  let state = restoreCheckpoint(log);
-  let next = log.checkpoint?.position ?? 0n;
-  for await (const record of log.read(next)) {
-    try {
-      if (state === undefined) state = begin(record.bytes);
-      else replay(state, record.bytes);
-    } catch (error) {
-      throw damaged(record.place, `record ${record.position} makes no sense: ${(error as Error).message}`, error);
-    }
-    next = record.position + 1n;
-  }
-  if (state === undefined) return undefined;
-  for (const partition of state.partitions()) partition.publish(partition.end);
-  return { state, next };
-};
-
-const restoreCheckpoint = ({ checkpoint }: DurableLog): BrokerState | undefined => {
-  if (checkpoint === undefined) return undefined;
-  try {
-    return BrokerState.decode(checkpoint.state);
-  } catch (error) {
-    throw damaged(checkpoint.place, `the state makes no sense: ${(error as Error).message}`, error);
-  }
-};
-
-const begin = (bytes: Uint8Array): BrokerState => {
-  if (Buffer.from(bytes).toString("latin1") === FIRST_RECORD) return new BrokerState();
-  throw new Error("this is the log of something else than an embedded broker, or of another version");
-};
-
-const replay = (state: BrokerState, bytes: Uint8Array): void => {
-  const { answer, touched } = state.apply(decodeCommand(bytes));
-  if (touched === undefined)
-    throw new Error(`it was accepted once and is refused now: ${JSON.stringify(answer.status)}`);
-};
