@@ -12,12 +12,14 @@ import {
   Role,
   type WriterSession,
 } from "@krabka/core";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import type { RdKafkaTransport } from "../src/index.js";
+import { ProducerInstance } from "../src/producer-instance.js";
 import { type RdKafkaHarness, startHarness } from "./rdkafka-harness.js";
 
 const SESSION = { transactionTimeoutMs: 10_000, mayMint: () => true };
 const INIT_PRODUCER_ID = 22;
+const END_TXN = 26;
 
 let harness: RdKafkaHarness;
 let names = 0;
@@ -125,6 +127,33 @@ describe("a session", () => {
     expect(session.mustRemint).toBe(true);
     expect(await codeOf(session.commit([command("next")]))).toBe("UNKNOWN_OUTCOME");
     expect(await codeOf(session.remint())).toBe("UNSUPPORTED");
+  });
+
+  it("B6: asks librdkafka once for a commit whose answer takes long, since more could end the process", async () => {
+    const session = await mint(await transport(true), role());
+    const held = harness.cluster.faults?.inject({ apiKey: END_TXN, action: { hold: true } });
+    const asked = vi.spyOn(ProducerInstance.prototype, "commitTransaction");
+    const outcome = session.commit([command("late")], { timeoutMs: 20_000 });
+    await held?.hit;
+    await sleep(1_500);
+    expect(asked).toHaveBeenCalledTimes(1);
+    held?.release();
+    expect((await outcome).status).toBe("committed");
+    asked.mockRestore();
+  });
+
+  it("B6: is answered at once when it is closed while a commit's answer takes long", async () => {
+    const session = await mint(await transport(true), role());
+    const held = harness.cluster.faults?.inject({ apiKey: END_TXN, action: { hold: true } });
+    const outcome = session.commit([command("late")], { timeoutMs: 20_000 });
+    await held?.hit;
+    await sleep(600);
+    const closedAtMs = performance.now();
+    const closed = session.close();
+    expect((await outcome).status).toBe("unknown");
+    await closed;
+    expect(performance.now() - closedAtMs).toBeLessThan(2_000);
+    held?.release();
   });
 
   it("B7: settles every call within its limit after a fence, and the event loop goes on", async () => {

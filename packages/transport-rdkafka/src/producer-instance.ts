@@ -25,6 +25,12 @@ export interface ProducerMessage {
   readonly timestampMs: number;
 }
 
+interface StatisticsWaiter {
+  look(statistics: Statistics): void;
+  /** None will come any more. */
+  end(): void;
+}
+
 /** How often a quiet producer hands over what it has to say. */
 const IDLE_POLL_MS = 100;
 const BUSY_POLL_MS = 1;
@@ -39,7 +45,7 @@ export class ProducerInstance {
   readonly #lifetime = new NativeLifetime();
   readonly #deliveries = new Map<number, (delivery: Delivery) => void>();
   readonly #callbacks: NativeCallbacks;
-  readonly #statisticsWaiters = new Set<(statistics: Statistics) => void>();
+  readonly #statisticsWaiters = new Set<StatisticsWaiter>();
   readonly #logListeners = new Set<(facility: string, text: string) => void>();
   readonly #onProblem: (code: number, text: string) => void;
   #latestStatistics = "";
@@ -167,15 +173,19 @@ export class ProducerInstance {
     return await this.statisticsUntil(deadline, (statistics) => statistics.clientAgeMs >= ageMs);
   }
 
-  /** Waits for statistics that pass. */
+  /** Waits for statistics that pass. @throws {KrabkaError} `CLOSED` too */
   async statisticsUntil(deadline: Deadline, pass: (statistics: Statistics) => boolean): Promise<Statistics> {
     let stop = (): void => undefined;
-    const found = new Promise<Statistics>((resolve) => {
-      const look = (statistics: Statistics): void => {
-        if (pass(statistics)) resolve(statistics);
+    const found = new Promise<Statistics>((resolve, reject) => {
+      const waiter: StatisticsWaiter = {
+        look: (statistics) => {
+          if (pass(statistics)) resolve(statistics);
+        },
+        end: () => reject(new KrabkaError("CLOSED", "The native client was closed")),
       };
-      this.#statisticsWaiters.add(look);
-      stop = () => this.#statisticsWaiters.delete(look);
+      if (this.isClosed) waiter.end();
+      this.#statisticsWaiters.add(waiter);
+      stop = () => this.#statisticsWaiters.delete(waiter);
     });
     return await this.whileBusy(() => deadline.race(found)).finally(() => stop());
   }
@@ -200,6 +210,7 @@ export class ProducerInstance {
 
   /** Ends the client once no call is under way. What was not sent is dropped. Idempotent; never rejects. */
   close(): Promise<void> {
+    for (const { end } of this.#statisticsWaiters) end();
     return this.#lifetime.close((done) => {
       clearInterval(this.#pump);
       const freed = (): void => {
@@ -226,7 +237,7 @@ export class ProducerInstance {
       this.#latestStatistics = event.message;
       if (this.#statisticsWaiters.size === 0) return;
       const statistics = Statistics.parse(event.message);
-      for (const look of [...this.#statisticsWaiters]) look(statistics);
+      for (const { look } of [...this.#statisticsWaiters]) look(statistics);
     } else if (kind === "log") {
       this.trouble.logged(event.fac ?? "", event.message);
       for (const listener of [...this.#logListeners]) listener(event.fac ?? "", event.message);
