@@ -185,11 +185,16 @@ describe("A service on failing storage", () => {
     await host.service.close();
     await host.log.close();
     const log = await openLog(host.disk);
-    const early = AbortSignal.abort(new Error("no longer wanted"));
     const appended = log.status().end;
-    const refusal = await rejection(LogBackedCoordinationService.open(log, { signal: early }));
+    const early = new AbortController();
+    host.disk.faults.before = (call) => {
+      if (call === "read") early.abort(new Error("no longer wanted"));
+    };
+    const refusal = await rejection(LogBackedCoordinationService.open(log, { signal: early.signal }));
     expect(refusal).toMatchObject({ code: "ABORTED", cause: new Error("no longer wanted") });
+    expect(refusal.message).toContain("nothing was opened");
     expect(log.status().end).toBe(appended);
+    host.disk.faults = {};
     const abort = new AbortController();
     let release = (): void => undefined;
     host.disk.faults.sync = () => {

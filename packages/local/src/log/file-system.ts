@@ -77,23 +77,11 @@ export async function readWhole(fs: LogFileSystem, path: string): Promise<Uint8A
 /** How often in a row a write may take nothing before it counts as failed. */
 const MAX_IDLE_WRITES = 8;
 
-type Writable = Pick<LogFile, "write">;
-
 /** Writes all of `bytes`, however short the single writes are. */
-export async function writeAll(file: Writable, bytes: Uint8Array, position: number): Promise<void> {
-  await writeAtLeast(bytes.length, file, bytes, position);
-}
-
-/** Writes `bytes` until the first `needed` of them were taken, however short the single writes are; returns how many were. */
-export async function writeAtLeast(
-  needed: number,
-  file: Writable,
-  bytes: Uint8Array,
-  position: number,
-): Promise<number> {
+export async function writeAll(file: Pick<LogFile, "write">, bytes: Uint8Array, position: number): Promise<void> {
   let at = 0;
   let idle = 0;
-  while (at < needed) {
+  while (at < bytes.length) {
     const count = await file.write(at === 0 ? bytes : bytes.subarray(at), position + at);
     idle = count === 0 ? idle + 1 : 0;
     if (idle === MAX_IDLE_WRITES) {
@@ -101,7 +89,6 @@ export async function writeAtLeast(
     }
     at += count;
   }
-  return at;
 }
 
 /**

@@ -1,4 +1,4 @@
-import { type DurableFile, writeAll, writeAtLeast } from "./file-system.js";
+import { type DurableFile, writeAll } from "./file-system.js";
 
 /**
  * Puts frames at the end of a segment, each durable before the next.
@@ -43,7 +43,8 @@ export class SegmentWriter {
     const padded = new Uint8Array(wanted - position);
     padded.set(frame);
     try {
-      this.#allocatedBytes = position + (await writeAtLeast(frame.length, this.#file, padded, position));
+      await writeAll(this.#file, padded, position);
+      this.#allocatedBytes = wanted;
     } catch (error) {
       if (!isOutOfSpace(error)) throw error;
       await writeAll(this.#file, frame, position);
