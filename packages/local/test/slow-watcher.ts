@@ -6,7 +6,7 @@ import { ABSENT, FileLog, LogBackedCoordinationService } from "@krabka/local";
 // Changes of 1 kB while one watcher never reads and one reads all, and the same without watchers, in turns.
 const changes = Number(process.argv[2] ?? 1_000_000);
 const LANES = 16;
-const TURNS = 20;
+const TURNS = 200;
 const value = new Uint8Array(1024);
 
 const keptBytes = (): number => {

@@ -2,44 +2,17 @@ import { randomBytes } from "node:crypto";
 import { type Clock, KrabkaError, type Timer } from "@krabka/core";
 import { LocalError } from "../../errors.js";
 import type { Sighting } from "../broker/openings.js";
-import type { Slice } from "../broker/partition-log.js";
 import type { BrokerAnswer, BrokerRequest } from "../broker/request.js";
 import type { CallLimit } from "./call-limit.js";
+import { FeedLedger, type FeedSink } from "./feed-ledger.js";
 import type { PendingRequest } from "./pending-request.js";
 import type { BrokerPort, BrokerQuery, Connector, FeedSpec, PortListener, QueryResult } from "./port.js";
+import { QueryLedger } from "./query-ledger.js";
 import { RequestLedger } from "./request-ledger.js";
-
-/** Takes what a feed reads. */
-export interface FeedSink {
-  onRecords(slice: Slice): void;
-  onReset(): void;
-  /** It reads nothing that exists, or the client ended; nothing follows. */
-  onEnded(error: KrabkaError): void;
-  /** Reading stopped for now. */
-  onInterrupted(error: KrabkaError): void;
-}
 
 export interface ClientFeed {
   sync(limit: CallLimit): Promise<bigint>;
   close(): void;
-}
-
-interface Feed {
-  readonly spec: FeedSpec;
-  readonly sink: FeedSink;
-  /** Where to read on after an interruption. */
-  next: bigint;
-  /** The way on which it is followed. */
-  port: BrokerPort | undefined;
-}
-
-interface PendingQuery {
-  readonly send: (port: BrokerPort) => void;
-  /** The way on which it was asked. */
-  port: BrokerPort | undefined;
-  readonly feed: number | undefined;
-  readonly resolve: (result: QueryResult) => void;
-  readonly reject: (error: Error) => void;
 }
 
 const FIRST_RETRY_MS = 5;
@@ -54,8 +27,8 @@ export class BrokerClient {
   readonly #clock: Clock;
   readonly #id = randomBytes(16).toString("hex");
   readonly #requests = new RequestLedger();
-  readonly #queries = new Map<number, PendingQuery>();
-  readonly #feeds = new Map<number, Feed>();
+  readonly #queries = new QueryLedger();
+  readonly #feeds = new FeedLedger();
   readonly #waiters = new Set<{ readonly resolve: () => void; readonly reject: (error: Error) => void }>();
   #nextId = 1;
   #port: BrokerPort | undefined;
@@ -129,21 +102,22 @@ export class BrokerClient {
   follow(spec: FeedSpec, sink: FeedSink): ClientFeed {
     this.#refuseClosed();
     const id = this.#nextId++;
-    this.#feeds.set(id, { spec, sink, next: 0n, port: undefined });
+    this.#feeds.add(id, spec, sink);
     // Not before the caller has what this call returns.
-    queueMicrotask(() => this.#followOn(id));
+    queueMicrotask(() => {
+      if (this.#port !== undefined) this.#feeds.follow(id, this.#port);
+    });
     return {
       sync: async (limit) => {
         const result = await this.#ask((port, query) => port.sync(query, id), id, limit);
         if (result.kind !== "end") throw new KrabkaError("UNREACHABLE", `The broker answered ${result.kind} to a sync`);
-        const feed = this.#feeds.get(id);
-        if (feed !== undefined && feed.next < result.end) feed.next = result.end;
+        this.#feeds.reached(id, result.end);
         return result.end;
       },
       close: () => {
-        if (!this.#feeds.delete(id)) return;
+        if (!this.#feeds.remove(id)) return;
         this.#port?.unfollow(id);
-        this.#endQueries(id, new KrabkaError("CLOSED", "The feed was closed"));
+        this.#queries.endOfFeed(id, new KrabkaError("CLOSED", "The feed was closed"));
       },
     };
   }
@@ -166,9 +140,9 @@ export class BrokerClient {
     this.#port?.close();
     this.#port = undefined;
     this.#requests.close(closed);
-    for (const { reject } of [...this.#queries.values(), ...this.#waiters]) reject(closed);
-    for (const { sink } of [...this.#feeds.values()]) sink.onEnded(closed);
-    this.#feeds.clear();
+    this.#queries.refuse(closed);
+    for (const { reject } of [...this.#waiters]) reject(closed);
+    this.#feeds.endAll(closed);
   }
 
   async #ask(
@@ -180,35 +154,19 @@ export class BrokerClient {
     limit.check();
     this.#refuseHopeless();
     const id = this.#nextId++;
-    const result = new Promise<QueryResult>((resolve, reject) => {
-      this.#queries.set(id, { send: (port) => send(port, id), port: undefined, feed, resolve, reject });
-    });
+    const result = this.#queries.add(id, (port) => send(port, id), feed);
     // A feed that was just opened is followed in a microtask; its syncs come behind.
-    queueMicrotask(() => this.#askOn(id));
+    queueMicrotask(() => {
+      if (this.#port !== undefined) this.#queries.send(id, this.#port);
+    });
     try {
       return await limit.race(result);
     } catch (error) {
       this.#port?.cancel(id);
       throw this.explain(error);
     } finally {
-      this.#queries.delete(id);
+      this.#queries.forget(id);
     }
-  }
-
-  #followOn(id: number): void {
-    const feed = this.#feeds.get(id);
-    const port = this.#port;
-    if (feed === undefined || port === undefined || feed.port === port) return;
-    feed.port = port;
-    port.follow(id, feed.spec, feed.next);
-  }
-
-  #askOn(id: number): void {
-    const query = this.#queries.get(id);
-    const port = this.#port;
-    if (query === undefined || port === undefined || query.port === port) return;
-    query.port = port;
-    query.send(port);
   }
 
   #connect(): void {
@@ -246,22 +204,16 @@ export class BrokerClient {
         if (isCurrent()) this.#answered(sequence, answer);
       },
       onResult: (id, result) => {
-        if (isCurrent()) this.#queries.get(id)?.resolve(result);
+        if (isCurrent()) this.#queries.answered(id, result);
       },
       onRecords: (id, reset, slice) => {
-        const feed = isCurrent() ? this.#feeds.get(id) : undefined;
-        if (feed === undefined) return;
-        if (reset) feed.sink.onReset();
-        feed.next = slice.next;
-        if (slice.records.length > 0) feed.sink.onRecords(slice);
+        if (isCurrent()) this.#feeds.read(id, reset, slice);
       },
       onFeedEnded: (id, message) => {
-        const feed = isCurrent() ? this.#feeds.get(id) : undefined;
-        if (feed === undefined) return;
+        if (!isCurrent()) return;
         const error = new KrabkaError("UNKNOWN_TOPIC", message);
-        this.#feeds.delete(id);
-        this.#endQueries(id, error);
-        feed.sink.onEnded(error);
+        this.#queries.endOfFeed(id, error);
+        this.#feeds.ended(id, error);
       },
       onLost: (error) => {
         listener.lost = error;
@@ -287,9 +239,9 @@ export class BrokerClient {
     this.#port = port;
     this.#trouble = undefined;
     this.#retryMs = FIRST_RETRY_MS;
-    for (const id of [...this.#feeds.keys()]) this.#followOn(id);
+    this.#feeds.followAll(port);
     this.#requests.resend(port, isKnown);
-    for (const id of [...this.#queries.keys()]) this.#askOn(id);
+    this.#queries.resend(port);
     for (const { resolve } of [...this.#waiters]) resolve();
   }
 
@@ -297,19 +249,16 @@ export class BrokerClient {
     this.#port = undefined;
     this.#trouble = error;
     this.#requests.interrupted(error);
-    for (const { sink } of [...this.#feeds.values()]) sink.onInterrupted(this.#unreachable());
+    this.#feeds.interrupted(this.#unreachable());
     if (this.#closed === undefined) this.#connect();
   }
 
   #failed(error: unknown): void {
     this.#trouble = error;
     if (!isHopeless(error)) return;
-    for (const { reject } of [...this.#waiters, ...this.#queries.values()]) reject(error);
+    for (const { reject } of [...this.#waiters]) reject(error);
+    this.#queries.refuse(error);
     this.#requests.refuseUnsent(error);
-  }
-
-  #endQueries(feed: number, error: Error): void {
-    for (const query of [...this.#queries.values()]) if (query.feed === feed) query.reject(error);
   }
 
   #unreachable(): KrabkaError {

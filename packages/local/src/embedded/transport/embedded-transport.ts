@@ -21,13 +21,13 @@ import {
 } from "@krabka/core";
 import { systemClock } from "../../system-clock.js";
 import { BrokerHost } from "../broker/broker-host.js";
-import type { BrokerAnswer, BrokerRequest } from "../broker/request.js";
 import { BrokerClient } from "../link/broker-client.js";
 import { CallLimit } from "../link/call-limit.js";
 import { HostConnector } from "../link/host-connector.js";
 import type { Connector } from "../link/port.js";
 import { SocketConnector } from "../socket/socket-connector.js";
 import { checkSocketPath } from "../socket/socket-path.js";
+import { answerTo, ask } from "./answer.js";
 import type {
   ConnectOptions,
   EmbeddedStatus,
@@ -37,8 +37,9 @@ import type {
 } from "./embedded-options.js";
 import { EmbeddedSession } from "./embedded-session.js";
 import { place } from "./placement.js";
-import { lostError, refusalError, unexpected } from "./refusals.js";
+import { refusalError, unexpected } from "./refusals.js";
 import { RoleReader } from "./role-reader.js";
+import { TopicDirectory } from "./topic-directory.js";
 import { readAll, readTail, type TailStart, type TopicRecord } from "./topic-reader.js";
 
 const DEFAULT_TOPIC = "__coordination_state";
@@ -67,11 +68,10 @@ export class EmbeddedTransport implements Transport {
   readonly #clock: Clock;
   readonly #topic: CoordinationTopic;
   readonly #topics: Readonly<Record<string, number>>;
-  readonly #autoCreatePartitions: number;
   readonly #requestTimeoutMs: number;
   readonly #connector: Connector;
   readonly #hosting: HostConnector | undefined;
-  readonly #partitions = new Map<string, number>();
+  readonly #directory: TopicDirectory;
   readonly #sessions = new Set<EmbeddedSession>();
   readonly #readers = new Set<RoleReader>();
   #prepared: Promise<Prepared> | undefined;
@@ -81,11 +81,11 @@ export class EmbeddedTransport implements Transport {
     this.#clock = options.clock ?? systemClock;
     this.#topic = { name: options.topic ?? DEFAULT_TOPIC, partitions: options.partitions ?? DEFAULT_PARTITIONS };
     this.#topics = options.topics ?? {};
-    this.#autoCreatePartitions = options.autoCreateTopics ?? 0;
     this.#requestTimeoutMs = options.requestTimeoutMs ?? DEFAULT_REQUEST_TIMEOUT_MS;
     this.#connector = connector;
     this.#hosting = hosting;
     this.#client = new BrokerClient(connector, this.#clock);
+    this.#directory = new TopicDirectory(this.#client, options.autoCreateTopics ?? 0);
   }
 
   /**
@@ -189,12 +189,12 @@ export class EmbeddedTransport implements Transport {
     const limit = this.#open(options);
     if (records.length === 0) return [];
     const { topic, partition } = target;
-    const counts = new Map([[topic, await this.#partitionsOf(topic, limit)]]);
+    const counts = new Map([[topic, await this.#directory.partitionsOf(topic, limit)]]);
     const outgoing = records.map(({ key, value, headers }) => ({ key, value, headers, topic, partition }));
     const placement = place(outgoing, counts, this.#clock.wallMs(), 0);
     const [batch] = placement.batches;
     if (batch === undefined) return [];
-    const answer = await this.#ask({ kind: "append-unfenced", batch }, limit);
+    const answer = await ask(this.#client, { kind: "append-unfenced", batch }, limit);
     if (answer.status === "written") return placement.positions(answer);
     throw answer.status === "refused" ? refusalError(answer) : unexpected(answer, "an append");
   }
@@ -213,7 +213,7 @@ export class EmbeddedTransport implements Transport {
     await this.#client.ready(limit);
     if (!mayMint()) throw new KrabkaError("BUSY", "The state behind this mint is no longer fresh", { role });
     const pending = this.#client.sendOnce({ kind: "mint", role });
-    const answer = await this.#answerTo(pending, limit, "a mint");
+    const answer = await answerTo(this.#client, pending, limit, "a mint");
     if (answer.status === "refused") throw refusalError(answer, role);
     if (answer.status !== "minted") throw unexpected(answer, "a mint");
     this.#refuseClosed();
@@ -221,7 +221,7 @@ export class EmbeddedTransport implements Transport {
       client: this.#client,
       wallMs: () => this.#clock.wallMs(),
       limitOf: (bounds: CallOptions | undefined) => this.#limitOf(bounds),
-      partitionsOf: (topic: string, bound: CallLimit) => this.#partitionsOf(topic, bound),
+      partitionsOf: (topic: string, bound: CallLimit) => this.#directory.partitionsOf(topic, bound),
       onClose: () => this.#sessions.delete(session),
     };
     const session: EmbeddedSession = new EmbeddedSession(context, role, answer.pair);
@@ -236,7 +236,7 @@ export class EmbeddedTransport implements Transport {
   }
 
   async partitionsOf(topic: string, options?: CallOptions): Promise<number> {
-    return this.#partitionsOf(topic, this.#open(options));
+    return this.#directory.partitionsOf(topic, this.#open(options));
   }
 
   /**
@@ -245,13 +245,14 @@ export class EmbeddedTransport implements Transport {
    * @throws {KrabkaError} `TOPIC_MISCONFIGURED`, `INVALID_ARGUMENT`, and as every call
    */
   async createTopic(topic: string, partitions: number, options?: CallOptions): Promise<void> {
-    await this.#createTopic(topic, partitions, false, this.#open(options));
+    await this.#directory.create(topic, partitions, false, this.#open(options));
   }
 
   /**
    * What a partition holds now, from an offset on.
    *
-   * @throws {KrabkaError} `UNKNOWN_TOPIC`; `INVALID_ARGUMENT` when records from there on are no longer kept
+   * @throws {KrabkaError} `UNKNOWN_TOPIC`; `INVALID_ARGUMENT` when records from there on are no longer kept (its
+   * cause is a `LocalError` `TOO_OLD`), or never were (`OTHER_HISTORY`)
    */
   readTopic(
     target: TopicPartition,
@@ -264,7 +265,8 @@ export class EmbeddedTransport implements Transport {
    * A partition's records from an offset on, as they come, until the loop is left or the signal fires. It waits while the
    * owner is away. A reader that is so slow that records are dropped before it came to them is told by a rejection.
    *
-   * @throws {KrabkaError} `UNKNOWN_TOPIC`; `ABORTED`; `INVALID_ARGUMENT` when records from there on are no longer kept
+   * @throws {KrabkaError} `UNKNOWN_TOPIC`; `ABORTED`; `INVALID_ARGUMENT` when records from there on are no longer kept (its
+   * cause is a `LocalError` `TOO_OLD`), or never were (`OTHER_HISTORY`)
    */
   tail(
     target: TopicPartition,
@@ -291,49 +293,9 @@ export class EmbeddedTransport implements Transport {
   async #prepare(options: CallOptions | undefined): Promise<Prepared> {
     const limit = this.#open(options);
     const { name, partitions } = this.#topic;
-    await this.#createTopic(name, partitions, true, limit);
-    for (const [topic, count] of Object.entries(this.#topics)) await this.#createTopic(topic, count, false, limit);
+    await this.#directory.create(name, partitions, true, limit);
+    for (const [topic, count] of Object.entries(this.#topics)) await this.#directory.create(topic, count, false, limit);
     return { topic: this.#topic, warnings: [] };
-  }
-
-  async #createTopic(topic: string, partitions: number, compacted: boolean, limit: CallLimit): Promise<void> {
-    if (!Number.isInteger(partitions) || partitions < 1) {
-      throw new KrabkaError("INVALID_ARGUMENT", `A topic's partitions must be an integer >= 1; got ${partitions}`);
-    }
-    const answer = await this.#ask({ kind: "create-topic", topic, partitions, compacted }, limit);
-    if (answer.status === "refused") throw refusalError(answer);
-  }
-
-  async #partitionsOf(topic: string, limit: CallLimit): Promise<number> {
-    const known = this.#partitions.get(topic);
-    if (known !== undefined) {
-      limit.check();
-      return known;
-    }
-    const result = await this.#client.query({ kind: "topic", topic }, limit);
-    if (result.kind === "topic") {
-      this.#partitions.set(topic, result.partitions);
-      return result.partitions;
-    }
-    if (result.kind !== "unknown-topic") throw new KrabkaError("UNREACHABLE", `The broker answered ${result.kind}`);
-    if (this.#autoCreatePartitions === 0) throw new KrabkaError("UNKNOWN_TOPIC", result.message);
-    await this.#createTopic(topic, this.#autoCreatePartitions, false, limit);
-    return this.#autoCreatePartitions;
-  }
-
-  async #ask(request: BrokerRequest, limit: CallLimit): Promise<BrokerAnswer> {
-    return this.#answerTo(this.#client.send(request), limit, request.kind);
-  }
-
-  async #answerTo(pending: ReturnType<BrokerClient["send"]>, limit: CallLimit, what: string): Promise<BrokerAnswer> {
-    try {
-      return await limit.race(pending.answer);
-    } catch (error) {
-      throw lostError(this.#client.explain(error), what);
-    } finally {
-      pending.abandon();
-      pending.forget();
-    }
   }
 
   #open(options: CallOptions | undefined): CallLimit {
