@@ -1,6 +1,8 @@
 import { brokerTrials } from "../../client/kafka-test/trials/brokers.js";
 import { callTrials } from "../../client/kafka-test/trials/calls.js";
 import { codeTrials } from "../../client/kafka-test/trials/codes.js";
+import { leaderMoveTrials } from "../../client/kafka-test/trials/leader-moves.js";
+import { outageTrials } from "../../client/kafka-test/trials/outages.js";
 import { outcomeTrials } from "../../client/kafka-test/trials/outcomes.js";
 import { termTrials } from "../../client/kafka-test/trials/terms.js";
 import { transactionTimeoutTrials } from "../../client/kafka-test/trials/transaction-timeouts.js";
@@ -23,6 +25,8 @@ const shared = [
   ...callTrials,
   ...codeTrials,
   ...transactionTimeoutTrials,
+  ...outageTrials,
+  ...leaderMoveTrials,
 ];
 
 declareTrials(

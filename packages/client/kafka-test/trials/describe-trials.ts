@@ -1,6 +1,8 @@
 import { brokerTrials } from "./brokers.js";
 import { callTrials } from "./calls.js";
 import { codeTrials } from "./codes.js";
+import { leaderMoveTrials } from "./leader-moves.js";
+import { outageTrials } from "./outages.js";
 import { outcomeTrials } from "./outcomes.js";
 import { termTrials } from "./terms.js";
 import { transactionTimeoutTrials } from "./transaction-timeouts.js";
@@ -14,4 +16,6 @@ export const describeTrials = (name: string, makeTransport: MakeTransport): void
     ...callTrials,
     ...codeTrials,
     ...transactionTimeoutTrials,
+    ...outageTrials,
+    ...leaderMoveTrials,
   ]);
