@@ -132,6 +132,8 @@ export class Transaction {
    * the process by an assertion (2.12, `rd_kafka_txn_endtxn_complete`).
    */
   async #isEndUnderWay(): Promise<boolean> {
+    // A call that ran out may still wait in librdkafka's queue, which is emptied between two statistics.
+    await this.#producer.freshStatistics(this.#deadline);
     const { transactionState } = await this.#producer.freshStatistics(this.#deadline);
     return transactionState === "CommittingTransaction";
   }
