@@ -1,7 +1,7 @@
 import { crc32 } from "node:zlib";
 
-// A frame is what one write puts on disk: all records that share an fsync. The next frame is written only after that fsync,
-// so at most one frame, the last, can be half there after a crash. Everything is big-endian.
+// A frame is what one durable write puts on disk: all records that share it. The next frame is written only after it, so at
+// most one frame, the last, can be half there after a crash. Everything is big-endian.
 //
 //   0  uint32 magic        12  int64  position of the first record   28  uint32 checksum of the 28 bytes before,
 //   4  uint8  kind         20  uint32 payload bytes                      seeded with the segment's identity

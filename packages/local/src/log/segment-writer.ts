@@ -47,6 +47,7 @@ export class SegmentWriter {
       this.#allocatedBytes = wanted;
     } catch (error) {
       if (!isOutOfSpace(error)) throw error;
+      // Written anew as a whole, so it does not matter what the write that failed left of it.
       await writeAll(this.#file, frame, position);
     }
   }

@@ -12,7 +12,8 @@ import {
   recordsFit,
 } from "./frame.js";
 
-// A segment is a file of frames behind a header:
+// A segment is a file of frames behind a header. Zeros behind the last frame, up to the file's end, are space for more: no frame
+// begins with a zero.
 //   0  8 bytes magic + format version   8  16 bytes log id   24  int64 position of its first record   32  uint32 checksum
 
 const MAGIC = new Uint8Array([0x4b, 0x52, 0x41, 0x42, 0x4c, 0x4f, 0x47, 1]);
