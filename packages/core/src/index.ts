@@ -33,6 +33,7 @@ export {
   type Registration,
   type RegistrationRemoved,
 } from "./record.js";
+export { coordinationTopicSettings } from "./topic-settings.js";
 export type {
   AbortSignalLike,
   CallOptions,

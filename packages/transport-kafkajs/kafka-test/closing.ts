@@ -1,17 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import {
-  encodeUtf8,
-  type FeedListener,
-  KrabkaError,
-  partitionForRole,
-  Role,
-  type Transport,
-  type WriterSession,
-} from "@krabka/core";
+import { encodeUtf8, KrabkaError, partitionForRole, Role, type Transport, type WriterSession } from "@krabka/core";
 import { SeededRandom } from "@krabka/testing";
 import { type KafkaCluster, startFaultProxy, startKafka } from "@krabka/tooling-kafka";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Footprint, footprint } from "./footprint.js";
+import { silentListener } from "./silent-listener.js";
 
 export interface ClosingSubject {
   readonly name: string;
@@ -56,14 +49,6 @@ const drawCycle = (random: SeededRandom): Cycle => {
   return { moment, afterMs, closed: random.pick(CLOSINGS) };
 };
 
-const silent: FeedListener = {
-  onRecords: () => undefined,
-  onUncommitted: () => undefined,
-  onReset: () => undefined,
-  onMalformed: () => undefined,
-  onError: () => undefined,
-};
-
 const value = encodeUtf8("v");
 
 const recordOf = (role: Role) => ({ topic: TOPIC, partition: partitionForRole(role), key: value, value, headers: [] });
@@ -82,7 +67,7 @@ const mint = async (transport: Transport, role: Role): Promise<WriterSession> =>
 /** What a member does: opens, follows, registers, leads, writes. */
 const lead = async (transport: Transport, role: Role): Promise<WriterSession> => {
   await transport.prepare();
-  const feed = transport.follow(role, silent);
+  const feed = transport.follow(role, silentListener);
   await feed.sync();
   const record = recordOf(role);
   await transport.appendUnfenced(record, [record]);

@@ -16,6 +16,7 @@ import { type KafkaCluster, startKafka } from "@krabka/tooling-kafka";
 import kafkajs from "kafkajs";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { KafkaJsTransport } from "../src/index.js";
+import { silentListener } from "./silent-listener.js";
 
 const TOPIC = "__coordination_state";
 const SESSION = { transactionTimeoutMs: 30_000, mayMint: () => true };
@@ -51,14 +52,6 @@ const mint = async (transport: KafkaJsTransport, role: Role): Promise<WriterSess
       await sleep(20);
     }
   }
-};
-
-const silent: FeedListener = {
-  onRecords: () => undefined,
-  onUncommitted: () => undefined,
-  onReset: () => undefined,
-  onMalformed: () => undefined,
-  onError: () => undefined,
 };
 
 describe("kafkajs on three brokers", () => {
@@ -120,7 +113,7 @@ describe("kafkajs on three brokers", () => {
       const role = Role.of(`survives-${fault}`);
       const seen: bigint[] = [];
       const onRecords: FeedListener["onRecords"] = (records) => seen.push(...records.map(({ offset }) => offset));
-      const feed = one.follow(role, { ...silent, onRecords });
+      const feed = one.follow(role, { ...silentListener, onRecords });
       const earlier = await mint(one, role);
       committed(await earlier.append(home(role), [lease(role, earlier)], LIMIT));
       const later = await mint(other, role);

@@ -1,18 +1,11 @@
-import { type FeedListener, Role } from "@krabka/core";
+import { Role } from "@krabka/core";
 import kafkajs from "kafkajs";
 import { afterEach, describe, expect, inject, it } from "vitest";
 import { KafkaJsTransport, type KafkaJsTransportOptions } from "../src/index.js";
+import { silentListener } from "./silent-listener.js";
 
 const SILENT = { logLevel: kafkajs.logLevel.NOTHING, clientId: "connections" };
 const SESSION = { transactionTimeoutMs: 30_000, mayMint: () => true };
-
-const silent: FeedListener = {
-  onRecords: () => undefined,
-  onUncommitted: () => undefined,
-  onReset: () => undefined,
-  onMalformed: () => undefined,
-  onError: () => undefined,
-};
 
 const sockets = (): number => process.getActiveResourcesInfo().filter((kind) => kind === "TCPSocketWrap").length;
 
@@ -39,7 +32,7 @@ describe("connections of the kafkajs transport", () => {
     const roles = Array.from({ length: 50 }, (_, index) => Role.of(`many-${index}`));
     await Promise.all(
       roles.map(async (role) => {
-        await transport.follow(role, silent).sync();
+        await transport.follow(role, silentListener).sync();
         await transport.openSession(role, SESSION);
         await transport.describe(role);
       }),
@@ -90,7 +83,7 @@ describe("connections of the kafkajs transport", () => {
     const calls = [
       transport.prepare({ timeoutMs: 60_000 }),
       transport.openSession(role, { ...SESSION, timeoutMs: 60_000 }),
-      transport.follow(role, silent).sync({ timeoutMs: 60_000 }),
+      transport.follow(role, silentListener).sync({ timeoutMs: 60_000 }),
       transport.describe(role, { timeoutMs: 60_000 }),
     ];
     const settled = Promise.allSettled(calls);

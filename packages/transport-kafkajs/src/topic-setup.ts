@@ -1,4 +1,4 @@
-import { type CoordinationTopic, KrabkaError, type Prepared } from "@krabka/core";
+import { type CoordinationTopic, coordinationTopicSettings, KrabkaError, type Prepared } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
 import { Backoff, type Deadline } from "./deadline.js";
 import { errorOf, meaningOf, NONE, onTopic, TOPIC_ALREADY_EXISTS } from "./error-codes.js";
@@ -24,28 +24,8 @@ export interface TopicFindings extends Prepared {
 }
 
 const DEFAULT_REPLICATION = 3;
+/** Kafka's own default. */
 const DEFAULT_DELETE_RETENTION_MS = 86_400_000;
-
-/**
- * A renewal every 10 s writes about 8,600 records of 150 bytes a day and role, and a cold reader replays all that was not
- * compacted yet. Cleaning never touches the active segment, so segments are small and roll often.
- */
-const settingsFor = (replicationFactor: number): Record<string, string> => ({
-  "cleanup.policy": "compact",
-  "min.insync.replicas": replicationFactor >= 3 ? "2" : "1",
-  "unclean.leader.election.enable": "false",
-  // The log's own clock in every record: leases can be judged without comparing the clocks of two members.
-  "message.timestamp.type": "LogAppendTime",
-  // Rolls every 5 minutes or 1 MiB: a cold reader reads at most about that much that was never cleaned.
-  "segment.ms": "300000",
-  "segment.bytes": "1048576",
-  // Clean as soon as a hundredth is dirty; the whole topic is small, so a cleaning run is too.
-  "min.cleanable.dirty.ratio": "0.01",
-  "min.compaction.lag.ms": "0",
-  "max.compaction.lag.ms": "600000",
-  // A day: a reader that was away for less than half of it can go on where it was.
-  "delete.retention.ms": String(DEFAULT_DELETE_RETENTION_MS),
-});
 
 /** Creates the coordination topic where it is absent, then checks what is there. */
 export async function prepareTopic(map: ClusterMap, wanted: WantedTopic, deadline: Deadline): Promise<TopicFindings> {
@@ -99,7 +79,7 @@ const createTopic = async (map: ClusterMap, wanted: WantedTopic, deadline: Deadl
   for (;;) {
     const { brokers, controller } = await map.metadata(wanted.name, deadline);
     const replicationFactor = wanted.replicationFactor ?? Math.min(DEFAULT_REPLICATION, brokers.length);
-    const configs = settingsFor(replicationFactor);
+    const configs = coordinationTopicSettings(replicationFactor);
     const topic = { topic: wanted.name, partitions: wanted.partitions, replicationFactor, configs };
     try {
       const nodeId = controller >= 0 ? controller : (brokers[0]?.nodeId ?? -1);

@@ -1,4 +1,4 @@
-import { type CoordinationTopic, KrabkaError, type Prepared } from "@krabka/core";
+import { type CoordinationTopic, coordinationTopicSettings, KrabkaError, type Prepared } from "@krabka/core";
 import { nativeCalls } from "./call-gate.js";
 import { UNSUPPORTED_REASONS } from "./capabilities.js";
 import type { ClientConfig } from "./client-config.js";
@@ -12,20 +12,6 @@ type FoundTopic = NativeMetadata["topics"][number];
 
 const DEFAULT_REPLICATION = 3;
 const CREATE_MS = 2_000;
-
-/** The same settings as those of the kafkajs transport: whichever member is first creates the topic. */
-const settingsFor = (replicationFactor: number): Record<string, string> => ({
-  "cleanup.policy": "compact",
-  "min.insync.replicas": replicationFactor >= 3 ? "2" : "1",
-  "unclean.leader.election.enable": "false",
-  "message.timestamp.type": "LogAppendTime",
-  "segment.ms": "300000",
-  "segment.bytes": "1048576",
-  "min.cleanable.dirty.ratio": "0.01",
-  "min.compaction.lag.ms": "0",
-  "max.compaction.lag.ms": "600000",
-  "delete.retention.ms": "86400000",
-});
 
 /** Creates the coordination topic where it is absent, then checks what can be seen of it. */
 export class TopicSetup {
@@ -96,7 +82,7 @@ export class TopicSetup {
       topic: wanted.name,
       partitions: wanted.partitions,
       replicationFactor,
-      settings: settingsFor(replicationFactor),
+      settings: coordinationTopicSettings(replicationFactor),
     };
     for (;;) {
       const leave = await nativeCalls.enter("patient", deadline);
