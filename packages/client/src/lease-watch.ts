@@ -22,6 +22,8 @@ export class LeaseWatch {
   /** Of the newest uncommitted record since then. */
   #lifeOffset = -1n;
   #heardAtMs = 0;
+  /** The holder's clock when it wrote what was heard. */
+  #heardGrantedAtMs = 0n;
   #heardLive = false;
   #logInstant: LogInstant | undefined;
 
@@ -35,18 +37,24 @@ export class LeaseWatch {
     if (lease.offset === this.#heardOffset) return;
     this.#heardOffset = lease.offset;
     this.#lifeOffset = -1n;
+    this.#heardGrantedAtMs = lease.grantedAtMs;
     this.#heardAtMs = this.#clock.monotonicMs();
     this.#heardLive = live;
   }
 
   /**
-   * A record of the holder's at this offset is not committed yet. It shows life once, when it comes in: a holder that died in
-   * the middle of a transaction leaves it to be seen until the broker ends the transaction.
+   * A record of the holder's is not committed yet. It shows that the holder lived when it wrote it, which its own clock tells
+   * unless that was set. A holder that died in the middle of a transaction leaves the record to be seen, for the first
+   * time perhaps when its lease is over, and then again and again until the broker ends the transaction.
    */
-  signOfLife(offset: bigint): void {
+  signOfLife({ offset, grantedAtMs }: { readonly offset: bigint; readonly grantedAtMs: bigint }): void {
     if (offset <= this.#heardOffset || offset <= this.#lifeOffset) return;
+    const nowMs = this.#clock.monotonicMs();
+    const writtenAtMs = this.#heardAtMs + Number(grantedAtMs - this.#heardGrantedAtMs);
+    const isKnown = this.#heardLive && writtenAtMs >= this.#heardAtMs && writtenAtMs <= nowMs;
     this.#lifeOffset = offset;
-    this.#heardAtMs = this.#clock.monotonicMs();
+    this.#heardGrantedAtMs = grantedAtMs;
+    this.#heardAtMs = isKnown ? writtenAtMs : nowMs;
     this.#heardLive = true;
   }
 

@@ -99,9 +99,8 @@ export class RoleView {
   #signOfLife(records: readonly CoordinationRecord[]): void {
     const holder = this.#state.lease?.member;
     for (const record of records) {
-      if (record.role === this.role && record.kind === "lease" && record.member === holder) {
-        this.watch.signOfLife(record.offset);
-      }
+      if (record.role === this.role && record.kind === "lease" && record.member === holder)
+        this.watch.signOfLife(record);
     }
     this.#notify();
   }

@@ -36,25 +36,34 @@ describe("the time of a holder", () => {
     return { clock, watch, lease, restMs };
   };
 
-  it("starts again at a record that is not committed yet", async () => {
-    const { clock, watch, restMs } = await world();
+  it("starts again when a record was written that is not committed yet, though it is seen later", async () => {
+    const { clock, watch, lease, restMs } = await world();
     await clock.advance(2_000);
     expect(restMs()).toBe(1_000);
-    watch.signOfLife(6n);
-    expect(restMs()).toBe(3_000);
+    watch.signOfLife({ offset: 6n, grantedAtMs: lease.grantedAtMs + 1_000n });
+    expect(restMs()).toBe(2_000);
     await clock.advance(500);
-    watch.signOfLife(7n);
+    watch.signOfLife({ offset: 7n, grantedAtMs: lease.grantedAtMs + 2_250n });
+    expect(restMs()).toBe(2_750);
+  });
+
+  it("starts again when such a record is seen, where the holder's clock was set meanwhile", async () => {
+    const { clock, watch, lease, restMs } = await world();
+    await clock.advance(2_000);
+    watch.signOfLife({ offset: 6n, grantedAtMs: lease.grantedAtMs - 3_600_000n });
+    expect(restMs()).toBe(3_000);
+    await clock.advance(2_000);
+    watch.signOfLife({ offset: 7n, grantedAtMs: lease.grantedAtMs });
     expect(restMs()).toBe(3_000);
   });
 
   it("goes on when the same uncommitted record is seen again and again", async () => {
     const { clock, watch, lease, restMs } = await world();
-    watch.signOfLife(6n);
     for (let look = 0; look < 10; look++) {
-      await clock.advance(250);
-      watch.signOfLife(6n);
+      watch.signOfLife({ offset: 6n, grantedAtMs: lease.grantedAtMs - 1n });
       // Told with every record of the role, such as a registration.
       watch.heard(lease, true);
+      await clock.advance(250);
     }
     expect(restMs()).toBe(500);
   });
