@@ -220,17 +220,19 @@ export class Candidacy {
   }
 
   /** Resolves at the next change of the state, after `delayMs`, or when the signal fires. */
-  async #nextChange(delayMs: number, signal: AbortSignal): Promise<void> {
-    const changed = new AbortController();
-    const stop = this.#view.onChange(() => changed.abort());
-    const onAbort = () => changed.abort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    try {
-      await pause(this.#clock, delayMs, changed.signal);
-    } finally {
-      stop();
-      signal.removeEventListener("abort", onAbort);
-    }
+  #nextChange(delayMs: number, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = () => {
+        timer.cancel();
+        stop();
+        signal.removeEventListener("abort", done);
+        resolve();
+      };
+      const timer = this.#clock.setTimer(Math.min(Math.max(0, delayMs), MAX_TIMER_MS), done);
+      const stop = this.#view.onChange(done);
+      signal.addEventListener("abort", done, { once: true });
+    });
   }
 
   /** Runs a step again after errors that pass by themselves, with growing pauses, as long as the limit allows. */

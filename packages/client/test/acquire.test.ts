@@ -218,7 +218,10 @@ it("bad timings are refused when the client is made", () => {
 
 it("hundreds of roles in one client give no warning about listeners", async () => {
   const warnings: Error[] = [];
-  const onWarning = (warning: Error) => warnings.push(warning);
+  // Others are not meant, such as the manual clock's where the machine is slow.
+  const onWarning = (warning: Error) => {
+    if (warning.name === "MaxListenersExceededWarning") warnings.push(warning);
+  };
   process.on("warning", onWarning);
   const world = new World();
   const a = world.member("a");
