@@ -6,6 +6,7 @@ import { BrokerState } from "../../src/embedded/broker/broker-state.js";
 import type { EmbeddedBroker } from "../../src/embedded/broker/embedded-broker.js";
 import { PartitionLog } from "../../src/embedded/broker/partition-log.js";
 import { encodeRecord } from "../../src/embedded/broker/record-bytes.js";
+import type { BrokerRequest } from "../../src/embedded/broker/request.js";
 import { Disk } from "../disk.js";
 import { bytes, openLog, rejection } from "../log-script.js";
 import { openHost, settle } from "../service-script.js";
@@ -299,11 +300,44 @@ describe("A broker's recovery", () => {
       origin: { ...origin, sequence: 2n },
       request: { kind: "append", role: "role", pair, sequence: 0, batch },
     });
-    const bytesOfState = state.encode().slice();
-    expect(BrokerState.decode(bytesOfState).encode()).toEqual(bytesOfState);
+    const bytesOfState = await state.snapshot().encode();
+    expect(await BrokerState.decode(bytesOfState).snapshot().encode()).toEqual(bytesOfState);
     for (let cut = 0; cut < bytesOfState.length; cut++) {
       expect(() => BrokerState.decode(bytesOfState.subarray(0, cut)), `cut at ${cut}`).toThrow();
     }
+  });
+
+  it("a checkpoint is of one instant, though others go on writing while a large one is put together", async () => {
+    const state = new BrokerState();
+    const apply = (request: BrokerRequest) => state.apply({ atMs: 1, origin: undefined, request });
+    for (const [topic, compacted] of [
+      ["log", false],
+      ["state", true],
+    ] as const) {
+      apply({ kind: "create-topic", topic, partitions: 1, compacted });
+    }
+    const put = (topic: string, key: string | null, value: string) =>
+      apply({ kind: "append-unfenced", batch: { topic, partition: 0, records: [record(key, value)] } });
+    for (let count = 0; count < 30; count++) put("log", null, "x".repeat(100_000));
+    put("state", "k", "before");
+    apply({ kind: "mint", role: "role" });
+    const wanted = await state.snapshot().encode();
+    const written = state.snapshot().encode();
+    let isWritten = false;
+    void written.then(() => {
+      isWritten = true;
+    });
+    let changes = 0;
+    for (; !isWritten; changes++) {
+      put("log", null, "y");
+      put("state", "k", "after");
+      apply({ kind: "mint", role: "role" });
+      state.topics.partition(LOG)?.publish(BigInt(changes));
+      state.topics.partition(LOG)?.dropOldest();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(changes).toBeGreaterThan(1);
+    expect(Buffer.from(await written).equals(wanted)).toBe(true);
   });
 
   it("refuses a log that is none of its own, with file and place", async () => {

@@ -3,11 +3,11 @@ import { invalid } from "../../errors.js";
 
 export interface BrokerOptions {
   readonly clock: Clock;
-  /** Memory for the records that a partition keeps, with 320 bytes for each write; the oldest go first. @default 64 MiB */
+  /** Memory for the records that a partition keeps, with 320 bytes for each write; the oldest go first. @default 16 MiB */
   readonly retentionBytes?: number | undefined;
   /** Records that a partition keeps. @default 1000000 */
   readonly retentionRecords?: number | undefined;
-  /** Memory for the records of all partitions together; the largest gives first. @default 256 MiB */
+  /** Memory for the records of all partitions together; the largest gives first. @default 64 MiB */
   readonly retentionBytesInAll?: number | undefined;
   /**
    * Roles whose pairs are remembered. Beyond that those that were silent for longest are forgotten: their pairs are dead, and
@@ -28,9 +28,9 @@ export interface BrokerOptions {
 const MIB = 1024 * 1024;
 
 const DEFAULTS = {
-  retentionBytes: 64 * MIB,
+  retentionBytes: 16 * MIB,
   retentionRecords: 1_000_000,
-  retentionBytesInAll: 256 * MIB,
+  retentionBytesInAll: 64 * MIB,
   maxRoles: 10_000,
   tombstoneMs: 24 * 3_600_000,
   checkpointAfterBytes: 4 * MIB,

@@ -6,6 +6,7 @@ import type { PartitionLog } from "./partition-log.js";
 import { decodeRecord } from "./record-bytes.js";
 import { type BrokerAnswer, type BrokerRequest, type Command, type RecordBatch, refuse } from "./request.js";
 import { RoleBook } from "./role-book.js";
+import { StateSnapshot } from "./state-snapshot.js";
 import { Topics } from "./topics.js";
 
 /** What a command did. Nothing changed if `touched` is undefined. */
@@ -66,14 +67,12 @@ export class BrokerState {
     return applied;
   }
 
-  encode(): Uint8Array {
-    const writer = new ByteWriter().string(MAGIC).uint8(FORMAT_VERSION);
-    this.#openings.encode(writer);
-    this.#roles.encode(writer);
-    this.#clients.encode(writer);
-    this.#topics.encode(writer);
-    // Without the room to grow, since it is kept.
-    return writer.finish().slice();
+  snapshot(): StateSnapshot {
+    const head = new ByteWriter().string(MAGIC).uint8(FORMAT_VERSION);
+    this.#openings.encode(head);
+    this.#roles.encode(head);
+    this.#clients.encode(head);
+    return new StateSnapshot([head.finish(), ...this.#topics.snapshot()]);
   }
 
   /** @throws {Error} for bytes that are no state */

@@ -211,8 +211,9 @@ export class EmbeddedBroker {
   async #checkpoint(): Promise<void> {
     // The state is ahead of the disk by what is pending: it is that of `position` once all of it is durable.
     const position = this.#next;
-    const bytes = this.#state.encode();
-    await this.#durable;
+    const durable = this.#durable;
+    const bytes = await this.#state.snapshot().encode();
+    await durable;
     if (this.#failure === undefined) await this.#log.writeCheckpoint(position, bytes);
   }
 

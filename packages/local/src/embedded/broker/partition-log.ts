@@ -1,7 +1,8 @@
-import type { ByteReader, ByteWriter } from "../../state/binary.js";
+import { type ByteReader, ByteWriter } from "../../state/binary.js";
 import { BatchList, type StoredBatch } from "./batch-list.js";
 import { Fences } from "./fences.js";
 import { decodeRecord, encodeRecord, keyTextOf, roleIn } from "./record-bytes.js";
+import type { Section } from "./state-snapshot.js";
 
 /** A record with its place, still encoded. */
 export interface StoredRecord {
@@ -167,12 +168,10 @@ export class PartitionLog {
     return true;
   }
 
-  encode(writer: ByteWriter): void {
-    writer.int64(this.#start).int64(this.#end).int64(this.#forgottenBelow);
-    this.fences.encode(writer);
-    writer.list([...this.#batches], (to, { base, count, atMs, bytes }) =>
-      to.int64(base).uint32(count).int64(BigInt(atMs)).bytes(bytes),
-    );
+  snapshot(): readonly Section[] {
+    const head = new ByteWriter().int64(this.#start).int64(this.#end).int64(this.#forgottenBelow);
+    this.fences.encode(head);
+    return [head.uint32(this.#batches.length).finish(), [...this.#batches]];
   }
 
   /** @throws {Error} where it makes no sense */

@@ -1,7 +1,8 @@
 import type { TopicPartition } from "@krabka/core";
-import type { ByteReader, ByteWriter } from "../../state/binary.js";
+import { type ByteReader, ByteWriter } from "../../state/binary.js";
 import { PartitionLog, type Retention } from "./partition-log.js";
 import { type BrokerAnswer, refuse } from "./request.js";
+import type { Section } from "./state-snapshot.js";
 
 export interface Topic {
   readonly compacted: boolean;
@@ -72,11 +73,16 @@ export class Topics {
     }
   }
 
-  encode(writer: ByteWriter): void {
-    writer.list([...this.#topics], (to, [name, { compacted, partitions }]) => {
-      to.string(name).uint8(compacted ? 1 : 0);
-      to.list(partitions, (into, log) => log.encode(into));
-    });
+  snapshot(): readonly Section[] {
+    const topics = [...this.#topics].flatMap(([name, { compacted, partitions }]) => [
+      new ByteWriter()
+        .string(name)
+        .uint8(compacted ? 1 : 0)
+        .uint32(partitions.length)
+        .finish(),
+      ...partitions.flatMap((log) => log.snapshot()),
+    ]);
+    return [new ByteWriter().uint32(this.#topics.size).finish(), ...topics];
   }
 
   /** @throws {Error} for bytes that are no topics */
