@@ -15,8 +15,13 @@ import {
 } from "@krabka/core";
 import { EmbeddedTransport, LocalError } from "@krabka/local";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { frameOf } from "../../src/embedded/socket/frames.js";
-import { encodeClientMessage, encodeServerMessage, FRAME_OVERHEAD_BYTES } from "../../src/embedded/socket/messages.js";
+import { FrameReader, frameOf } from "../../src/embedded/socket/frames.js";
+import {
+  decodeServerMessage,
+  encodeClientMessage,
+  encodeServerMessage,
+  FRAME_OVERHEAD_BYTES,
+} from "../../src/embedded/socket/messages.js";
 import { systemClock } from "../../src/system-clock.js";
 import { FaultProxy } from "./fault-proxy.js";
 import { type Temporary, temporary } from "./temporary.js";
@@ -325,6 +330,36 @@ describe("A process that takes part", () => {
     await log.feed.sync();
     expect([log.seen, log.resets()]).toEqual([[...Array(40).keys()].map(BigInt), 0]);
     expect(log.errors.map(({ message }) => message).join()).toContain("This client read nothing for 12345 ms");
+  });
+
+  it("that reads nothing costs no more than a bit of memory, however much it asked for, and gets all of it later", async () => {
+    const first = await owner();
+    const value = encodeUtf8("x".repeat(60_000));
+    await first.appendUnfenced(
+      { topic: "log", partition: 0 },
+      Array.from({ length: 10 }, () => ({ key: null, value, headers: [] })),
+    );
+    const stuck = await raw();
+    stuck.write(hello("f".repeat(32)));
+    await once(stuck, "data");
+    stuck.pause();
+    const before = process.memoryUsage().arrayBuffers;
+    const fetches = 1000;
+    const target = { topic: "log", partition: 0 };
+    const query = { kind: "fetch", target, from: 0n, waits: true } as const;
+    const asked = Array.from({ length: fetches }, (_, id) => encodeClientMessage({ kind: "query", id, query }));
+    stuck.write(Buffer.concat(asked.map(frameOf)));
+    // By the time that this one is served the others were heard.
+    await guest().prepare();
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(50_000_000);
+    const frames = new FrameReader(1_000_000);
+    let answers = 0;
+    stuck.on("data", (chunk: Uint8Array) => {
+      for (const frame of frames.take(chunk)) if (decodeServerMessage(frame).kind === "result") answers += 1;
+    });
+    stuck.resume();
+    while (answers < fetches) await once(stuck, "data");
   });
 
   it("is told why its connection ends when it reads nothing for too long, and holds up no other reader", async () => {

@@ -5,6 +5,8 @@ import type { EmbeddedBroker } from "./embedded-broker.js";
 import type { PartitionLog } from "./partition-log.js";
 import { concernsRole } from "./record-bytes.js";
 
+type Fetch = Extract<BrokerQuery, { kind: "fetch" }>;
+
 interface Feed {
   readonly log: PartitionLog;
   readonly role: Uint8Array;
@@ -28,6 +30,8 @@ export class ClientPort implements BrokerPort {
   readonly #listener: PortListener;
   readonly #feeds = new Map<number, Feed>();
   readonly #waiting = new Map<number, () => void>();
+  /** Fetches that wait until there is room for what they bring. */
+  readonly #held = new Map<number, Fetch>();
   readonly #stopWatching: () => void;
   /** The position that the listener was told. */
   #told: bigint;
@@ -51,10 +55,15 @@ export class ClientPort implements BrokerPort {
   }
 
   query(id: number, query: BrokerQuery): void {
+    if (query.kind === "fetch" && this.#listener.congested) {
+      this.#held.set(id, query);
+      return;
+    }
     this.#answer(id, query).catch((error: unknown) => this.#lose(error));
   }
 
   cancel(id: number): void {
+    this.#held.delete(id);
     this.#waiting.get(id)?.();
     this.#waiting.delete(id);
   }
@@ -87,6 +96,9 @@ export class ClientPort implements BrokerPort {
   /** Pushes what was held back while the listener was congested. */
   resume(): void {
     for (const id of this.#feeds.keys()) this.#pump(id);
+    const held = [...this.#held];
+    this.#held.clear();
+    for (const [id, query] of held) this.query(id, query);
   }
 
   close(): void {
@@ -96,6 +108,7 @@ export class ClientPort implements BrokerPort {
     this.#feeds.clear();
     for (const stop of this.#waiting.values()) stop();
     this.#waiting.clear();
+    this.#held.clear();
   }
 
   #pump(id: number): void {
@@ -130,7 +143,7 @@ export class ClientPort implements BrokerPort {
       : { kind: "topic", partitions: topic.partitions.length };
   }
 
-  #fetch(id: number, query: Extract<BrokerQuery, { kind: "fetch" }>): QueryResult | undefined {
+  #fetch(id: number, query: Fetch): QueryResult | undefined {
     const { target, waits } = query;
     const log = this.#broker.partition(target);
     if (log === undefined) {
