@@ -14,6 +14,12 @@ const BESIDE_WAIT_MS = 20;
 const ANSWER_GRACE_MS = 2000;
 const MAX_BYTES = 4 * 1024 * 1024;
 
+/**
+ * What a member sends because of what was just read goes out before the next poll does: a standby's takeover waits for the
+ * former, and each write to a socket takes its time.
+ */
+const afterReactions = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
 /** What is asked of the owner of a partition when an answer says so. */
 export interface PollerOwner {
   /** The partition left this leader, or its leader does not answer. */
@@ -80,6 +86,7 @@ export class LeaderPoller {
   async #poll(): Promise<void> {
     this.#loop = "between-polls";
     for (;;) {
+      await afterReactions();
       // Those that are read beside the poll join the next one.
       await this.#joining;
       const readers = this.#take("live");
