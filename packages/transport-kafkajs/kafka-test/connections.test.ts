@@ -1,7 +1,9 @@
 import { Role } from "@krabka/core";
+import { startFaultProxy } from "@krabka/tooling-kafka";
 import kafkajs from "kafkajs";
 import { afterEach, describe, expect, inject, it } from "vitest";
 import { KafkaJsTransport, type KafkaJsTransportOptions } from "../src/index.js";
+import { FIND_COORDINATOR } from "../src/wire/api.js";
 import { silentListener } from "./silent-listener.js";
 
 const SILENT = { logLevel: kafkajs.logLevel.NOTHING, clientId: "connections" };
@@ -42,6 +44,24 @@ describe("connections of the kafkajs transport", () => {
     await transport.close();
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(sockets()).toBe(before);
+  });
+
+  it("are one more while a broker is slow, and that one is closed again", async () => {
+    const proxy = await startFaultProxy({ bootstrap: inject("kafkaBootstrap") });
+    const transport = open({ kafka: { ...SILENT, brokers: proxy.bootstrap.split(",") } });
+    await transport.prepare({ timeoutMs: 20_000 });
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const before = sockets();
+    const slow = proxy.inject({ apiKey: FIND_COORDINATOR.key, action: { hold: true } });
+    const described = transport.describe(Role.of("slow"));
+    while (proxy.requests(FIND_COORDINATOR.key) < 2) await new Promise((resolve) => setTimeout(resolve, 10));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    slow.release();
+    await described;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(sockets()).toBe(before);
+    await transport.close();
+    await proxy.close();
   });
 
   it("serve calls that are made at once before any broker is known", async () => {

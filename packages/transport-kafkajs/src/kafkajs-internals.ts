@@ -100,7 +100,7 @@ const rootOf = (error: unknown): string => {
 class Channel {
   readonly #builder: PoolBuilder;
   readonly #destination: BrokerAddress | undefined;
-  readonly #underWay = new Set<Promise<ByteReader>>();
+  readonly #inUse = new Set<Promise<void>>();
   #opening: Promise<KafkaJsConnection> | undefined;
   /** Connected, and not yet introduced. */
   #started: KafkaJsConnection | undefined;
@@ -119,14 +119,21 @@ class Channel {
     return this.#open?.isConnected() === true;
   }
 
-  async send(request: WireRequest): Promise<ByteReader> {
+  /** Has no connection, and makes none. */
+  get isIdle(): boolean {
+    return this.#open === undefined && this.#opening === undefined;
+  }
+
+  /** @param question for how long the answer is of use */
+  send(request: WireRequest, question?: Promise<unknown>): Promise<ByteReader> {
     const answer = this.#send(request);
-    this.#underWay.add(answer);
-    try {
-      return await answer;
-    } finally {
-      this.#underWay.delete(answer);
-    }
+    const use = (question ?? answer).then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#inUse.add(use);
+    void use.then(() => this.#inUse.delete(use));
+    return answer;
   }
 
   /** Ends what is under way, for this reason. */
@@ -135,9 +142,9 @@ class Channel {
     for (const connection of [this.#open, this.#started]) this.#discard(connection, this.#ended);
   }
 
-  /** Closes once nothing is under way. */
+  /** Closes once nobody waits for an answer. */
   async retire(): Promise<void> {
-    while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay);
+    while (this.#inUse.size > 0) await Promise.all(this.#inUse);
     this.close(new UnansweredError(`${this.address} is no longer asked`, false));
   }
 
@@ -364,36 +371,42 @@ class KafkaJsWire implements Wire {
     const known = [...this.#nodes.values()].map((node) => node.lane("write"));
     const candidates = [...known.filter(({ isOpen }) => isOpen), ...known.filter(({ isOpen }) => !isOpen), this.#seed];
     this.#tried = [];
-    return new Promise<ByteReader>((resolve, reject) => {
-      let open = 0;
-      let timer: NodeJS.Timeout | undefined;
-      const fail = (channel: Channel, error: unknown): void => {
-        open -= 1;
-        this.#tried.push(`${channel.address} (${rootOf(error)})`);
-        if (channel === this.#seed) this.#replaceSeed();
-        if (!(error instanceof UnansweredError) || (open === 0 && candidates.length === 0)) {
-          clearTimeout(timer);
-          reject(error);
-        } else tryNext();
-      };
-      const tryNext = (): void => {
-        clearTimeout(timer);
-        const channel = candidates.shift();
-        if (channel === undefined) return;
-        open += 1;
-        // A silent broker must not keep the question from the others.
-        timer = setTimeout(tryNext, NEXT_BROKER_AFTER_MS);
-        channel.send(request).then(
-          (answer) => {
-            clearTimeout(timer);
-            candidates.length = 0;
-            resolve(answer);
-          },
-          (error: unknown) => fail(channel, error),
-        );
-      };
-      tryNext();
+    let answered: (answer: ByteReader) => void = () => undefined;
+    let failed: (error: unknown) => void = () => undefined;
+    const question = new Promise<ByteReader>((resolve, reject) => {
+      [answered, failed] = [resolve, reject];
     });
+    let open = 0;
+    let timer: NodeJS.Timeout | undefined;
+    const fail = (channel: Channel, error: unknown): void => {
+      open -= 1;
+      this.#tried.push(`${channel.address} (${rootOf(error)})`);
+      if (channel === this.#seed) this.#replaceSeed();
+      if (!(error instanceof UnansweredError) || (open === 0 && candidates.length === 0)) {
+        clearTimeout(timer);
+        failed(error);
+      } else tryNext();
+    };
+    const tryNext = (): void => {
+      clearTimeout(timer);
+      const channel = candidates.shift();
+      if (channel === undefined) return;
+      open += 1;
+      // A silent broker must not keep the question from the others.
+      timer = setTimeout(tryNext, NEXT_BROKER_AFTER_MS);
+      channel.send(request, question).then(
+        (answer) => {
+          clearTimeout(timer);
+          candidates.length = 0;
+          answered(answer);
+          // It was asked because known brokers were slow, and would be one more connection to one of them.
+          if (known.length > 0 && !this.#seed.isIdle) this.#replaceSeed();
+        },
+        (error: unknown) => fail(channel, error),
+      );
+    };
+    tryNext();
+    return question;
   }
 
   learn(brokers: readonly BrokerAddress[]): void {
