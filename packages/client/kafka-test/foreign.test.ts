@@ -218,7 +218,14 @@ it("the coordinator's answer after a foreign holder's own commit is that after a
   const observer = shared.member("append");
   const foreign = await shared.foreign("foreign", { renewMs: 1_000 });
   const granted = await foreign.next("leading");
-  const held = await observer.describe(role);
+  const committed = async () => {
+    for (;;) {
+      const status = await observer.describe(role);
+      // Until its markers are written.
+      if (status.transactionState !== "PrepareCommit") return status;
+    }
+  };
+  const held = await committed();
   expect(held.transactionState).toBe("CompleteCommit");
   expect(held.pair).toEqual({ producerId: granted.producerId, epoch: granted.epoch + 1 });
   expect(held.isAuthoritative(tokenOf(granted))).toBe(false);
@@ -232,7 +239,7 @@ it("the coordinator's answer after a foreign holder's own commit is that after a
   const transaction = await stranger.transaction();
   await transaction.send({ topic: shared.dataTopic, messages: [{ value: "stranger's" }] });
   await transaction.commit();
-  const deposed = await observer.describe(role);
+  const deposed = await committed();
   await stranger.disconnect();
   expect(deposed.transactionState).toBe("CompleteCommit");
   expect(deposed.pair).toEqual({ producerId: token.producerId, epoch: token.epoch + 1 });
