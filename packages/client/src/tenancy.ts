@@ -14,6 +14,8 @@ import type { Limit } from "./limits.js";
 import { Loss } from "./loss.js";
 import type { Registrar } from "./registrar.js";
 import type { Reign, Tenure } from "./reign.js";
+import { Renewals } from "./renewals.js";
+import { RivalWatch } from "./rival-watch.js";
 import type { RoleView } from "./role-view.js";
 import { SerialQueue } from "./serial-queue.js";
 
@@ -61,14 +63,12 @@ export class Tenancy {
   readonly #logger: Logger;
   readonly #left = new AbortController();
   readonly #lost = new AbortController();
-  readonly #stopWatching: () => void;
+  readonly #renewals: Renewals;
+  readonly #rivals: RivalWatch;
   #phase: Phase = "leading";
   #loss: Loss | undefined;
   #tenure: Tenure;
-  #renewTimer = { cancel() {} };
   #expiryTimer = { cancel() {} };
-  #renewal: Promise<void> | undefined;
-  #checkingRival = false;
   #reminting = false;
 
   constructor(parts: TenancyParts) {
@@ -81,13 +81,19 @@ export class Tenancy {
     this.#autoRenew = parts.autoRenew;
     this.#logger = parts.logger;
     this.#tenure = parts.tenure;
-    this.#stopWatching = this.view.onChange(() => this.#watch());
+    this.#renewals = new Renewals(this, this.#config.renewMs, this.#logger);
+    this.#rivals = new RivalWatch(this, this.#logger);
     this.#schedule();
-    this.#watch();
+    this.#rivals.look();
   }
 
   get isLeader(): boolean {
     return this.#phase === "leading" && this.restMs > 0;
+  }
+
+  /** Leads, or finishes what it had accepted: renews and writes. */
+  get isActive(): boolean {
+    return this.#phase === "leading" || this.#phase === "draining";
   }
 
   get token(): FencingToken {
@@ -139,7 +145,7 @@ export class Tenancy {
   /** For work that was accepted before. @throws the error of the loss */
   requireActive(): void {
     this.requireHeld();
-    if (!this.#isActive) throw this.#loss?.error;
+    if (!this.isActive) throw this.#loss?.error;
   }
 
   /** For the release, and for the new epoch that it may need. @throws the error of the loss */
@@ -150,12 +156,7 @@ export class Tenancy {
 
   /** Never two at a time: a call during a renewal shares its result. */
   renew(): Promise<void> {
-    this.#renewal ??= this.queue
-      .run(() => this.#renew(), { priority: "urgent" })
-      .finally(() => {
-        this.#renewal = undefined;
-      });
-    return this.#renewal;
+    return this.#renewals.renew();
   }
 
   /** A renewal was acknowledged. */
@@ -187,16 +188,16 @@ export class Tenancy {
   drained(): void {
     if (this.#phase !== "draining") return;
     this.#phase = "leaving";
-    this.#renewTimer.cancel();
+    this.#renewals.stop();
   }
 
   /** The one way to `lost`. The first loss is the one that is told; work that was accepted is told this one. */
   lose(loss: Loss): void {
     if (this.#phase === "lost") return;
     this.#phase = "lost";
-    this.#renewTimer.cancel();
+    this.#renewals.stop();
     this.#expiryTimer.cancel();
-    this.#stopWatching();
+    this.#rivals.stop();
     if (this.#loss === undefined) this.#end(loss);
     this.queue.close(loss.error);
     this.#lost.abort(loss.error);
@@ -267,10 +268,6 @@ export class Tenancy {
     return limit.race(regaining);
   }
 
-  get #isActive(): boolean {
-    return this.#phase === "leading" || this.#phase === "draining";
-  }
-
   async #remint(): Promise<WriteOutcome | undefined> {
     this.#reminting = true;
     try {
@@ -297,7 +294,6 @@ export class Tenancy {
   }
 
   #schedule(): void {
-    this.#renewTimer.cancel();
     this.#expiryTimer.cancel();
     // Whole milliseconds: Node cuts off the rest, and a timer for less than one may find that no time has passed.
     this.#expiryTimer = this.clock.setTimer(Math.max(0, Math.ceil(this.restMs)), () => {
@@ -306,45 +302,9 @@ export class Tenancy {
       else this.#schedule();
     });
     // Whoever renews by hand has gone when its leadership drains.
-    if (this.#phase !== "draining" && !(this.#phase === "leading" && this.#autoRenew)) return;
-    const dueInMs = this.#tenure.sinceMs + this.#config.renewMs - this.clock.monotonicMs();
-    this.#renewTimer = this.clock.setTimer(Math.max(0, dueInMs), () => this.#renewByItself());
-  }
-
-  #renewByItself(): void {
-    this.renew().catch((error: unknown) => {
-      if (!this.#isActive) return;
-      const { role, member } = this.registrar;
-      this.#logger.warn({ role, member, err: error }, "a renewal failed");
-      // Several tries before the lease ends, however short it is.
-      const retryMs = Math.max(5, Math.min(this.#config.renewMs, this.restMs) / 4);
-      this.#renewTimer.cancel();
-      this.#renewTimer = this.clock.setTimer(retryMs, () => this.#renewByItself());
-    });
-  }
-
-  async #renew(): Promise<void> {
-    this.requireActive();
-    const startedAtMs = this.clock.monotonicMs();
-    if (this.mustRegain) await this.regain();
-    else await this.#renewLease();
-    this.requireHeld();
-    publish("krabka.renewed", { ...this.who, durationMs: this.clock.monotonicMs() - startedAtMs });
-    if (this.transport.capabilities.fencedAppend.supported) void this.#checkOwnPair();
-  }
-
-  /**
-   * Whoever minted without writing to the partition (a rival just before its grant, an admin's tool) stops this leader's
-   * transactions but not its appends. So with each renewal the coordinator is asked, or the role would be held by a
-   * leader that cannot write.
-   */
-  async #checkOwnPair(): Promise<void> {
-    try {
-      await this.verify({ timeoutMs: this.callMs(this.#config.renewMs) });
-    } catch (error) {
-      const { role, member } = this.registrar;
-      this.#logger.debug({ role, member, err: error }, "the coordinator could not be asked");
-    }
+    const bySelf = this.#phase === "draining" || (this.#phase === "leading" && this.#autoRenew);
+    if (bySelf) this.#renewals.schedule(this.#tenure.sinceMs + this.#config.renewMs - this.clock.monotonicMs());
+    else this.#renewals.stop();
   }
 
   /** Asks the coordinator for the role's pair; if it is another one, the leadership is lost. */
@@ -359,57 +319,5 @@ export class Tenancy {
       this.fenced(new Error(`The coordinator names ${named}`));
     }
     return this.isLeader;
-  }
-
-  async #renewLease(): Promise<void> {
-    try {
-      this.renewed(await this.reign.renew(this.token, { timeoutMs: this.callMs(this.#config.renewMs) }));
-    } catch (error) {
-      throw this.after(error);
-    }
-  }
-
-  /** A record came in: does the log show a later leader? */
-  #watch(): void {
-    if (!this.#isActive || this.#checkingRival || this.#rival() === undefined) return;
-    this.#checkingRival = true;
-    this.queue
-      .run(() => this.#checkRival(), { priority: "urgent" })
-      .catch((error: unknown) => {
-        if (!this.#isActive) return;
-        const { role, member } = this.registrar;
-        this.#logger.warn({ role, member, err: error }, "a rival's grant could not be checked");
-      })
-      .finally(() => {
-        this.#checkingRival = false;
-      });
-  }
-
-  #rival() {
-    const { lease } = this.view.state;
-    if (lease === undefined || lease.token.compareTo(this.token) <= 0) return undefined;
-    // An own grant, acknowledged or not: the coordinator counts the epochs of one id upwards, and gave this session its newest.
-    const { producerId, epoch } = this.reign.session.pair;
-    return lease.token.producerId === producerId && lease.token.epoch <= epoch ? undefined : lease;
-  }
-
-  async #checkRival(): Promise<void> {
-    const rival = this.#rival();
-    if (rival === undefined || !this.#isActive) return;
-    // It may be a stale one, appended late. Where nobody can be asked, or nothing be done about it, the log has its way.
-    const { describe, conditionalRemint } = this.transport.capabilities;
-    if (!describe.supported || !conditionalRemint.supported) {
-      this.lose(Loss.evicted(this.who, rival));
-      return;
-    }
-    const { state } = this.view;
-    const { pair } = await this.transport.describe(this.registrar.role, { timeoutMs: this.callMs() });
-    if (pair === undefined || !samePair(pair, this.reign.session.pair)) {
-      this.lose(Loss.evicted(this.who, rival));
-      return;
-    }
-    // It was appended late, by a member that had minted before this one. A new epoch puts the terms right; a second grant
-    // under the same pair would keep the pair's old term in the eyes of all others.
-    await this.regain(state);
   }
 }
