@@ -37,6 +37,6 @@ process.on("message", async ({ role, topic, value }) => {
       () => "written",
       (error) => error.code,
     );
-  tell({ kind: "wrote", role, result });
+  tell({ kind: "wrote", role, value, result });
 });
 process.on("disconnect", () => process.exit(0));

@@ -16,7 +16,7 @@ export interface MemberProcessOptions {
 export type Told =
   | { readonly kind: "leads"; readonly role: Role; readonly token: string }
   | { readonly kind: "lost"; readonly role: Role; readonly reason: string; readonly message: string }
-  | { readonly kind: "wrote"; readonly role: Role; readonly result: string }
+  | { readonly kind: "wrote"; readonly role: Role; readonly value: string; readonly result: string }
   /** A rejection or exception that nobody handled. */
   | { readonly kind: "unhandled"; readonly message: string };
 

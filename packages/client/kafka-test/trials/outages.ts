@@ -24,7 +24,10 @@ export const outageTrials: readonly Trial[] = [
       const notWritten: string[] = [];
       const write = async (member: MemberProcess, value: string): Promise<string> => {
         member.write(role, topic, value);
-        const { result } = await member.next("wrote");
+        // Answers to writes that overlap come in any order.
+        const answer = () => member.all("wrote").find((told) => told.value === value);
+        await until(`an answer about ${value}`, () => answer() !== undefined);
+        const result = answer()?.result ?? "";
         if (result === "written") written.push(value);
         else if (result !== "UNKNOWN_OUTCOME") notWritten.push(value);
         return result;
