@@ -33,7 +33,7 @@ interface Claim {
 /** Partitions change their leader under a member's hands. */
 export const leaderMoveTrials: readonly Trial[] = [
   {
-    // 200 moves become 20.
+    // 200 moves become 15.
     title:
       "B11: each offset that the API gives out holds that very record, though partitions change leaders all the time",
     cluster: {
@@ -87,7 +87,7 @@ export const leaderMoveTrials: readonly Trial[] = [
         { topic, partition: 1 },
       ];
       const reigning = reign();
-      for (const total = runsOr(20); moves < total; moves++) {
+      for (const total = runsOr(15); moves < total; moves++) {
         const place = places[moves % places.length] as (typeof places)[number];
         if (moves % ZOMBIE_EVERY === ZOMBIE_EVERY - 1) {
           const leader = await leaders.leaderOf(place.topic, place.partition);
