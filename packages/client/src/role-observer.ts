@@ -23,7 +23,10 @@ export interface Observation {
         readonly deadlineMs: bigint;
       }
     | undefined;
-  /** Registered members in join order, the leader included. */
+  /**
+   * Registered members in join order. As a rule the leader is among them; not if a rival that lost the race for the role
+   * removed its registration.
+   */
   readonly roster: readonly RosterEntry[];
 }
 

@@ -38,7 +38,7 @@ export interface RegistrationRemoved {
   readonly member: MemberId;
 }
 
-/** A null value under a role's lease key. Krabka never writes it; other tools may. */
+/** A null value under a role's lease key. No member writes it; the embedded broker does when it forgets a role, other tools may. */
 export interface LeaseRemoved {
   readonly kind: "lease-removed";
   readonly role: Role;

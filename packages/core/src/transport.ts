@@ -111,7 +111,7 @@ export interface OutgoingRecord extends RawRecord {
  * - `committed`: durable; one position for each record, in order.
  * - `fenced`: nothing of it is or will be visible, and the pair is dead: a newer one exists, or the broker ended it.
  * - `aborted`: nothing of it is or will be visible; the session goes on.
- * - `unknown`: it may or may not become visible. The session takes no further write before `recover`.
+ * - `unknown`: it may or may not become visible. The session takes no further write before `remint`.
  */
 export type WriteOutcome =
   | { readonly status: "committed"; readonly positions: readonly RecordPosition[] }
