@@ -1,4 +1,5 @@
-import type { Address, BrokerAddress } from "./metadata.js";
+import type { Address } from "./ask.js";
+import type { BrokerAddress } from "./metadata.js";
 import { WireReader, WireWriter } from "./wire.js";
 
 export interface ApiCall {

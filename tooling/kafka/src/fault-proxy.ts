@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import type { Address } from "./ask.js";
 import { type FaultHandle, type FaultRule, FaultRules } from "./fault-rules.js";
-import { type Address, type BrokerAddress, fetchBrokers } from "./metadata.js";
+import { type BrokerAddress, fetchBrokers } from "./metadata.js";
 import { ProxiedConnection } from "./proxied-connection.js";
 
 /** Disturbs what passes between clients and brokers. */

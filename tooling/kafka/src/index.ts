@@ -10,4 +10,5 @@ export {
 export type { FaultAction, FaultHandle, FaultRule, ProxiedRequest } from "./fault-rules.js";
 export { kafkaClassPath } from "./jars.js";
 export { findJava } from "./java.js";
+export { coordinatorOf, leaderOf, moveCoordinator, moveLeader, type PartitionName } from "./leaders.js";
 export type { SecureAccess, SecurityOptions } from "./security.js";

@@ -1,54 +1,67 @@
-import { once } from "node:events";
-import { connect, type Socket } from "node:net";
-import { FrameSplitter, frame, WireReader, WireWriter } from "./wire.js";
-
-export interface Address {
-  readonly host: string;
-  readonly port: number;
-}
+import { type Address, ask } from "./ask.js";
+import { type WireReader, WireWriter } from "./wire.js";
 
 export interface BrokerAddress extends Address {
   readonly id: number;
+}
+
+/** Who has a partition, as one broker knows it. */
+export interface PartitionPlace {
+  readonly partition: number;
+  /** -1 while nobody leads. */
+  readonly leader: number;
+  readonly replicas: readonly number[];
+  readonly inSync: readonly number[];
 }
 
 const METADATA = 3;
 /** Spoken by every broker since Kafka 1.0, and still by Kafka 4 (KIP-896). */
 const VERSION = 5;
 
-/**
- * Asks one broker which brokers it knows.
- *
- * @throws what the connection failed with, or the reason of `signal`
- */
+/** Asks one broker which brokers it knows. @throws as `ask` */
 export async function fetchBrokers(address: Address, signal: AbortSignal): Promise<BrokerAddress[]> {
-  const socket = connect({ ...address, signal });
-  try {
-    await once(socket, "connect", { signal });
-    const request = new WireWriter().int16(METADATA).int16(VERSION).int32(1).string("krabka-tooling");
-    // No topic, and none to be created.
-    socket.write(frame(request.int32(0).int8(0).bytes()));
-    return readBrokers(await nextFrame(socket));
-  } finally {
-    socket.destroy();
-  }
+  return readBrokers(await askFor([], address, signal));
 }
 
-async function nextFrame(socket: Socket): Promise<Buffer> {
-  const splitter = new FrameSplitter();
-  for await (const chunk of socket) {
-    const [answer] = splitter.push(chunk as Buffer);
-    if (answer !== undefined) return answer;
-  }
-  throw new Error("the broker closed the connection instead of answering");
+/** Asks one broker for a topic's partitions; none when it does not know the topic. @throws as `ask` */
+export async function fetchPartitions(topic: string, address: Address, signal: AbortSignal): Promise<PartitionPlace[]> {
+  const reader = await askFor([topic], address, signal);
+  readBrokers(reader);
+  reader.string(); // cluster id
+  reader.int32(); // controller
+  reader.arrayLength(); // the one topic
+  reader.int16(); // its error
+  reader.string(); // its name
+  reader.int8(); // whether it is internal
+  return list(reader, () => {
+    reader.int16(); // error
+    const place = {
+      partition: reader.int32(),
+      leader: reader.int32(),
+      replicas: list(reader, () => reader.int32()),
+      inSync: list(reader, () => reader.int32()),
+    };
+    list(reader, () => reader.int32()); // offline replicas
+    return place;
+  });
 }
 
-function readBrokers(answer: Buffer): BrokerAddress[] {
-  const reader = new WireReader(answer);
-  reader.int32(); // correlation id
+function askFor(topics: readonly string[], address: Address, signal: AbortSignal): Promise<WireReader> {
+  const body = new WireWriter().int32(topics.length);
+  for (const topic of topics) body.string(topic);
+  // No topic is created by being asked for.
+  return ask(address, { apiKey: METADATA, version: VERSION, body: body.int8(0).bytes() }, signal);
+}
+
+function readBrokers(reader: WireReader): BrokerAddress[] {
   reader.int32(); // throttle time
-  return Array.from({ length: reader.arrayLength() }, () => {
+  return list(reader, () => {
     const broker = { id: reader.int32(), host: reader.string() ?? "", port: reader.int32() };
     reader.string(); // rack
     return broker;
   });
+}
+
+function list<T>(reader: WireReader, read: () => T): T[] {
+  return Array.from({ length: reader.arrayLength() }, read);
 }

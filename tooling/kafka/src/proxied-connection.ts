@@ -1,8 +1,9 @@
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { rewriteAnswer } from "./address-rewrite.js";
+import type { Address } from "./ask.js";
 import type { Fault, FaultRules, ProxiedRequest } from "./fault-rules.js";
-import type { Address, BrokerAddress } from "./metadata.js";
+import type { BrokerAddress } from "./metadata.js";
 import { FrameSplitter, frame, WireReader } from "./wire.js";
 
 export interface ProxiedConnectionOptions {
