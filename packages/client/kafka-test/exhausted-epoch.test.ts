@@ -1,7 +1,7 @@
 import { CoordinationClient, KrabkaError, MemberId, Role } from "@krabka/client";
-import { startKafka } from "@krabka/tooling-kafka";
+import { coordinatorOf, startKafka } from "@krabka/tooling-kafka";
 import { KafkaJsTransport } from "@krabka/transport-kafkajs";
-import { Kafka, logLevel } from "kafkajs";
+import { logLevel } from "kafkajs";
 import { expect, it } from "vitest";
 
 const LEASE_MS = 5_000;
@@ -23,7 +23,7 @@ it("a role whose coordinator moved and whose epoch is exhausted gets a lower pro
   const roles: { role: Role; producerId: bigint; mintedBy: number }[] = [];
   for (let i = 0; i < 12; i++) {
     const role = Role.of(`role-${i}`);
-    const mintedBy = await coordinatorOf(new Kafka(kafka), role);
+    const mintedBy = await coordinatorOf(cluster.bootstrap, role);
     const session = await strangers.openSession(role, FOREVER);
     roles.push({ role, producerId: session.pair.producerId, mintedBy });
     await session.close();
@@ -55,20 +55,6 @@ it("a role whose coordinator moved and whose epoch is exhausted gets a lower pro
   });
   await strangers.close();
 });
-
-/** As Kafka places a transactional id: `String.hashCode` over the partitions of its state topic. */
-async function coordinatorOf(kafka: Kafka, role: Role): Promise<number> {
-  const topic = "__transaction_state";
-  const admin = kafka.admin();
-  await admin.connect();
-  const { topics } = await admin.fetchTopicMetadata({ topics: [topic] });
-  await admin.disconnect();
-  const partitions = topics[0]?.partitions ?? [];
-  let hash = 0;
-  for (let i = 0; i < role.length; i++) hash = (Math.imul(hash, 31) + role.charCodeAt(i)) | 0;
-  const index = Math.abs(hash) % partitions.length;
-  return partitions.find(({ partitionId }) => partitionId === index)?.leader as number;
-}
 
 /** One mint by a stranger, waited out where the coordinator is just moving. */
 async function mintOnce(transport: KafkaJsTransport, role: Role) {

@@ -7,7 +7,7 @@ import type {
   WireFault,
   WireFaultHandle,
 } from "@krabka/testing/conformance";
-import type { KafkaCluster, StartKafkaOptions } from "@krabka/tooling-kafka";
+import { type KafkaCluster, moveCoordinator, moveLeader, type StartKafkaOptions } from "@krabka/tooling-kafka";
 import kafkajs from "kafkajs";
 import { ClusterMap } from "../src/cluster-map.js";
 import { NONE, TRANSACTIONAL_ID_NOT_FOUND } from "../src/error-codes.js";
@@ -17,7 +17,6 @@ import { DESCRIBE_TRANSACTIONS, METADATA } from "../src/wire/api.js";
 import { decodeMetadata, encodeMetadata } from "../src/wire/cluster-requests.js";
 import { decodeDescribeTransactions, encodeDescribeTransactions } from "../src/wire/transaction-requests.js";
 import { committedRecords } from "./committed-records.js";
-import { LeaderMoves } from "./leader-moves.js";
 
 const API_KEYS = { InitProducerId: 22, AddPartitionsToTxn: 24, Produce: 0, EndTxn: 26 } as const;
 const PATIENCE_MS = 10_000;
@@ -46,7 +45,6 @@ export abstract class KafkaHarness<T extends Transport = Transport> implements T
   readonly #producer: kafkajs.Producer;
   readonly #wire;
   readonly #map: ClusterMap;
-  readonly #moves: LeaderMoves;
   readonly #open = new Set<kafkajs.Producer>();
   #connected: Promise<unknown> | undefined;
 
@@ -61,7 +59,6 @@ export abstract class KafkaHarness<T extends Transport = Transport> implements T
     this.#producer = this.#kafka.producer({ createPartitioner: kafkajs.Partitioners.DefaultPartitioner });
     this.#wire = openWire(this.#kafka, PATIENCE_MS);
     this.#map = new ClusterMap(this.#wire, systemClock, PATIENCE_MS);
-    this.#moves = new LeaderMoves(this.#admin, this.#map);
   }
 
   abstract transport(options: HarnessTransportOptions): T;
@@ -213,14 +210,12 @@ export abstract class KafkaHarness<T extends Transport = Transport> implements T
     await this.#admin.alterConfigs({ resources: [resource], validateOnly: false });
   }
 
-  async moveLeader(target: TopicPartition): Promise<void> {
-    await this.#connect();
-    await this.#moves.move(target);
+  moveLeader(target: TopicPartition): Promise<void> {
+    return moveLeader(this.cluster.bootstrap, target);
   }
 
-  async moveCoordinator(role: Role): Promise<void> {
-    await this.#connect();
-    await this.#moves.moveCoordinator(role);
+  moveCoordinator(role: Role): Promise<void> {
+    return moveCoordinator(this.cluster.bootstrap, role);
   }
 
   async forgetRole(role: Role): Promise<void> {

@@ -34,10 +34,10 @@ export async function coordinatorOf(bootstrap: string, transactionalId: string, 
 export async function moveLeader(bootstrap: string, name: PartitionName, signal = limit()): Promise<void> {
   const { leader, replicas, inSync } = await placeOf(bootstrap, name, signal);
   const at = replicas.indexOf(leader);
-  const others = [...replicas.slice(at + 1), ...replicas.slice(0, at)];
-  const heir = others.find((id) => inSync.includes(id));
+  const inTurn = [...replicas.slice(at + 1), ...replicas.slice(0, at + 1)];
+  const heir = inTurn.find((id) => id !== leader && inSync.includes(id));
   if (heir === undefined) throw new Error(`no other replica of ${name.topic}-${name.partition} is in sync`);
-  const order = [heir, ...others.filter((id) => id !== heir), leader];
+  const order = [heir, ...inTurn.filter((id) => id !== heir)];
   await fromAny(bootstrap, signal, (address, wait) => reassign(address, name, order, wait));
   do {
     await fromAny(bootstrap, signal, (address, wait) => elect(address, name, wait));

@@ -10,9 +10,9 @@ import {
   Role,
   type TopicPartition,
 } from "@krabka/core";
+import { leaderOf, moveLeader } from "@krabka/tooling-kafka";
 import kafkajs from "kafkajs";
 import { expect } from "vitest";
-import { PreferredLeaders } from "./preferred-leaders.js";
 import { LIMIT, type Stage, until } from "./stage.js";
 import { runsOr, type Trial } from "./trial.js";
 
@@ -80,7 +80,7 @@ export const leaderMoveTrials: readonly Trial[] = [
       const first = await members[0]?.client.acquire(role, MemberId.of("a"), LIMIT);
       await first?.resign();
       await stage.inSync(topic);
-      const leaders = await PreferredLeaders.of(stage.cluster.bootstrap);
+      const { bootstrap } = stage.cluster;
       const places = [
         { topic: COORDINATION, partition: home },
         { topic, partition: 0 },
@@ -90,18 +90,17 @@ export const leaderMoveTrials: readonly Trial[] = [
       for (const total = runsOr(15); moves < total; moves++) {
         const place = places[moves % places.length] as (typeof places)[number];
         if (moves % ZOMBIE_EVERY === ZOMBIE_EVERY - 1) {
-          const leader = await leaders.leaderOf(place.topic, place.partition);
+          const leader = await leaderOf(bootstrap, place);
           const broker = stage.cluster.brokers.find(({ id }) => id === leader);
           broker?.pause();
           await sleep(STANDSTILL_MS);
           broker?.resume();
           await stage.inSync(topic);
-        } else await leaders.move(place.topic, place.partition);
+        } else await moveLeader(bootstrap, place);
         await sleep(Math.random() * 300);
       }
       moving = false;
       await reigning;
-      await leaders.close();
 
       const log = await everythingIn(stage, places);
       const wrong = claims.filter((claim) => log.get(nameOf(claim)) !== claim.what);

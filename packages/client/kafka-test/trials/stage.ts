@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { CoordinationClient, KrabkaError, type Logger, MemberId, Role } from "@krabka/client";
 import { type FencingToken, type ProducerPair, TOKEN_HEADER, type Transport, type WriterSession } from "@krabka/core";
-import { type KafkaCluster, type RunningFaultProxy, startFaultProxy } from "@krabka/tooling-kafka";
+import { coordinatorOf, type KafkaCluster, type RunningFaultProxy, startFaultProxy } from "@krabka/tooling-kafka";
 import { KafkaJsTransport } from "@krabka/transport-kafkajs";
 import kafkajs from "kafkajs";
 import { MemberProcess } from "./member-process.js";
@@ -152,11 +152,9 @@ export class Stage implements AsyncDisposable {
       if (roster.some((entry) => entry.member === member)) return;
   }
 
-  /** The broker that coordinates a role: the leader of its partition of the transaction log. */
-  async coordinatorOf(role: Role): Promise<number> {
-    const partitions = await this.#partitions("__transaction_state");
-    const index = Math.abs(javaHash(role)) % partitions.length;
-    return partitions.find(({ partitionId }) => partitionId === index)?.leader ?? -1;
+  /** The broker that coordinates a role. */
+  coordinatorOf(role: Role): Promise<number> {
+    return coordinatorOf(this.#parts.bootstrap, role);
   }
 
   /** Resolves once all replicas of these topics are in sync, as an operator waits for between two restarts. */
@@ -258,13 +256,6 @@ export const until = async (what: string, holds: () => boolean | Promise<boolean
     if (performance.now() > giveUpAtMs) throw new Error(`Waited ${LIMIT.timeoutMs} ms in vain for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
-};
-
-/** `String.hashCode` of Java, by which brokers place a transactional id. */
-const javaHash = (text: string): number => {
-  let hash = 0;
-  for (let index = 0; index < text.length; index++) hash = (Math.imul(hash, 31) + text.charCodeAt(index)) | 0;
-  return hash;
 };
 
 /** Waits until the broker ended the role's open transaction by itself. */
