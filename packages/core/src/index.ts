@@ -21,7 +21,7 @@ export {
   TERM_HEADER,
 } from "./codec.js";
 export { MAX_EPOCH, MAX_INT64, MIN_INT64 } from "./fencing-token.js";
-export { DEFAULT_PARTITIONS, murmur2, partitionForKey, partitionForRole } from "./partitioner.js";
+export { DEFAULT_PARTITIONS, murmur2, partitionForKey, partitionForRecord, partitionForRole } from "./partitioner.js";
 export {
   type CoordinationEntry,
   type CoordinationRecord,

@@ -1,5 +1,6 @@
 import { KrabkaError } from "./errors.js";
 import type { Role } from "./names.js";
+import type { OutgoingRecord } from "./transport.js";
 import { encodeUtf8 } from "./utf8.js";
 
 /** Partitions of the coordination topic unless configured otherwise. The count of a topic never changes. */
@@ -35,6 +36,25 @@ export function partitionForKey(key: Uint8Array, partitions: number): number {
     throw new KrabkaError("INVALID_ARGUMENT", `A partition count is an integer >= 1; got ${partitions}`);
   }
   return (murmur2(key) & 0x7fffffff) % partitions;
+}
+
+/**
+ * The partition that a record goes to: the one it names, else that of its key.
+ *
+ * @param turn Where it goes without either: turn modulo partitions.
+ * @throws {KrabkaError} `INVALID_ARGUMENT`
+ */
+export function partitionForRecord(
+  { topic, partition, key }: Pick<OutgoingRecord, "topic" | "partition" | "key">,
+  partitions: number,
+  turn: number,
+): number {
+  const chosen = partition ?? (key === null ? turn % partitions : partitionForKey(key, partitions));
+  if (Number.isInteger(chosen) && chosen >= 0 && chosen < partitions) return chosen;
+  throw new KrabkaError(
+    "INVALID_ARGUMENT",
+    `Topic ${JSON.stringify(topic)} has ${partitions} partitions; partition ${chosen} was given`,
+  );
 }
 
 /** The partition of the coordination topic that holds everything about `role`. */

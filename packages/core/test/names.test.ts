@@ -1,4 +1,4 @@
-import { MAX_NAME_BYTES, MemberId, partitionForKey, partitionForRole, Role } from "@krabka/core";
+import { MAX_NAME_BYTES, MemberId, partitionForKey, partitionForRecord, partitionForRole, Role } from "@krabka/core";
 import { describe, expect, it } from "vitest";
 
 const invalid = (message: RegExp) =>
@@ -44,6 +44,21 @@ describe("partitions", () => {
   it("must be a whole number from 1 on", () => {
     for (const partitions of [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY]) {
       expect(() => partitionForKey(new Uint8Array(), partitions)).toThrow(invalid(/partition count/));
+    }
+  });
+
+  it("of a record are the one it names, else that of its key, else the next in turn", () => {
+    const [topic, key] = ["commands", new Uint8Array([1, 2, 3])];
+    expect(partitionForRecord({ topic, key, partition: 2 }, 3, 0)).toBe(2);
+    for (const turn of [0, 1, 2]) expect(partitionForRecord({ topic, key }, 3, turn)).toBe(partitionForKey(key, 3));
+    expect([4, 5, 6].map((turn) => partitionForRecord({ topic, key: null }, 3, turn))).toEqual([1, 2, 0]);
+  });
+
+  it("of a record are refused where the topic has no such partition", () => {
+    for (const partition of [-1, 3, 0.5, Number.NaN]) {
+      expect(() => partitionForRecord({ topic: "commands", key: null, partition }, 3, 0)).toThrow(
+        invalid(/"commands" has 3 partitions; partition .* was given/),
+      );
     }
   });
 });

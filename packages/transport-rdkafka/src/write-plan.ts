@@ -1,4 +1,4 @@
-import { KrabkaError, type OutgoingRecord, partitionForKey, type RawRecord } from "@krabka/core";
+import { KrabkaError, type OutgoingRecord, partitionForRecord, type RawRecord } from "@krabka/core";
 import type { Deadline } from "./deadline.js";
 import type { ProducerMessage } from "./producer-instance.js";
 import type { TopicDirectory } from "./topic-directory.js";
@@ -57,17 +57,9 @@ export class WritePlanner {
     }
     const nowMs = this.#wallMs();
     return records.map((record) => {
-      const partition = this.#partitionOf(record, counts.get(record.topic) as number);
+      const turn = record.key === null ? this.#keyless++ : 0;
+      const partition = partitionForRecord(record, counts.get(record.topic) as number, turn);
       return messageOf(record, record.topic, partition, record.timestampMs ?? nowMs);
     });
-  }
-
-  #partitionOf({ topic, partition, key }: OutgoingRecord, count: number): number {
-    const chosen = partition ?? (key === null ? this.#keyless++ % count : partitionForKey(key, count));
-    if (Number.isInteger(chosen) && chosen >= 0 && chosen < count) return chosen;
-    throw new KrabkaError(
-      "INVALID_ARGUMENT",
-      `A partition of topic ${JSON.stringify(topic)} is 0 to ${count - 1}; got ${chosen}`,
-    );
   }
 }

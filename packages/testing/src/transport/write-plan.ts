@@ -1,4 +1,4 @@
-import { KrabkaError, type OutgoingRecord, partitionForKey, type RecordPosition } from "@krabka/core";
+import { KrabkaError, type OutgoingRecord, partitionForRecord, type RecordPosition } from "@krabka/core";
 import { recordBytes } from "../cluster/partition-log.js";
 import type { PartitionRef, ProduceBatch } from "../cluster/protocol.js";
 
@@ -37,7 +37,7 @@ export const planBatches = (
   const open = new Map<string, { batch: PlannedBatch; bytes: number }>();
   for (const [index, record] of records.entries()) {
     const count = partitionsOf.get(record.topic) ?? 0;
-    const target = { topic: record.topic, partition: partitionOf(record, count, keylessFrom + index) };
+    const target = { topic: record.topic, partition: partitionForRecord(record, count, keylessFrom + index) };
     const stamped = { ...record, timestampMs: record.timestampMs ?? timestampMs };
     const size = recordBytes(stamped);
     if (size > MAX_BATCH_BYTES) {
@@ -54,13 +54,4 @@ export const planBatches = (
     current.batch.indexes.push(index);
   }
   return batches;
-};
-
-const partitionOf = (record: OutgoingRecord, count: number, turn: number): number => {
-  const { partition = record.key === null ? turn % count : partitionForKey(record.key, count) } = record;
-  if (Number.isInteger(partition) && partition >= 0 && partition < count) return partition;
-  throw new KrabkaError(
-    "INVALID_ARGUMENT",
-    `A partition of topic ${JSON.stringify(record.topic)} is 0 to ${count - 1}; got ${partition}`,
-  );
 };

@@ -1,10 +1,4 @@
-import {
-  KrabkaError,
-  type OutgoingRecord,
-  partitionForKey,
-  type RecordPosition,
-  type TopicPartition,
-} from "@krabka/core";
+import { KrabkaError, type OutgoingRecord, partitionForRecord, type RecordPosition } from "@krabka/core";
 import { encodeRecord } from "../broker/record-bytes.js";
 import type { RecordBatch, Written } from "../broker/request.js";
 
@@ -29,7 +23,8 @@ export function place(
 ): Placement {
   const batches = new Map<string, RecordBatch & { readonly records: Uint8Array[] }>();
   const places = records.map((record, index) => {
-    const target = targetOf(record, partitionsOf.get(record.topic) ?? 0, spread + index);
+    const { topic } = record;
+    const target = { topic, partition: partitionForRecord(record, partitionsOf.get(topic) ?? 0, spread + index) };
     const name = `${target.partition}/${target.topic}`;
     const batch = batches.get(name) ?? { ...target, records: [] };
     batches.set(name, batch);
@@ -47,16 +42,6 @@ export function place(
       })),
   };
 }
-
-const targetOf = (record: OutgoingRecord, partitions: number, spread: number): TopicPartition => {
-  const { topic, key, partition } = record;
-  const chosen = partition ?? (key === null ? spread % partitions : partitionForKey(key, partitions));
-  if (Number.isInteger(chosen) && chosen >= 0 && chosen < partitions) return { topic, partition: chosen };
-  throw new KrabkaError(
-    "INVALID_ARGUMENT",
-    `Topic ${JSON.stringify(topic)} has ${partitions} partitions; partition ${chosen} was given`,
-  );
-};
 
 const encoded = (record: OutgoingRecord, timestampMs: number): Uint8Array => {
   const bytes = encodeRecord({ ...record, timestampMs });
