@@ -41,6 +41,22 @@ const written = ({ baseOffset, logAppendTimeMs }: ProduceAnswer): Produced => ({
   appendedAtMs: logAppendTimeMs >= 0 ? logAppendTimeMs : undefined,
 });
 
+/** Writes one batch outside of transactions, under the sequence number that it carries. Never rejects. */
+export async function produceAppend(
+  map: ClusterMap,
+  batch: ProducePartition,
+  awaitsMarker: boolean,
+  deadline: Deadline,
+): Promise<Produced> {
+  const { results } = await produceAll(
+    map,
+    [batch],
+    { transactionalId: null, repeatable: true, awaitsMarker },
+    deadline,
+  );
+  return results[0] as Produced;
+}
+
 /** Writes one batch for each partition, all leaders at once, until each is settled or the call ends. Never rejects. */
 export async function produceAll(
   map: ClusterMap,

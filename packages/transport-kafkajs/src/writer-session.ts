@@ -5,30 +5,30 @@ import {
   MAX_EPOCH,
   type OutgoingRecord,
   type ProducerPair,
-  partitionForKey,
   type RawRecord,
   type Role,
-  samePair,
   type TopicPartition,
   type WriteOutcome,
   type WriterSession,
 } from "@krabka/core";
+import { isOfAllAppends, isOfAllRetirements } from "./append-refusal.js";
 import { CallQueue } from "./call-queue.js";
 import type { ClusterMap } from "./cluster-map.js";
 import type { Deadline } from "./deadline.js";
 import { meaningOf } from "./error-codes.js";
-import { describeRole, mintAgain } from "./mint.js";
-import { type Produced, produceAll } from "./produce.js";
+import { mintAgain } from "./mint.js";
+import { placeRecords } from "./placement.js";
+import { produceAppend } from "./produce.js";
 import {
   type Authority,
   abortTransaction,
-  commitTransaction,
   runTransaction,
   TransactionRefused,
   type TransactionReport,
 } from "./transaction.js";
+import { settle, type Unsettled } from "./unsettled.js";
 import type { TimedRecord } from "./wire/record-batch.js";
-import { committedAt, type PlacedRecord, type PlannedBatch, planBatch, planRounds, Sequences } from "./write-plan.js";
+import { committedAt, type PlannedBatch, planBatch, planRounds, Sequences } from "./write-plan.js";
 
 export interface SessionContext {
   readonly map: ClusterMap;
@@ -40,14 +40,6 @@ export interface SessionContext {
   readonly onAppendUnsupported: (error: Error) => void;
   readonly onClose: () => void;
 }
-
-/** A write that is not settled, with what it takes to settle it. */
-type Unsettled =
-  | { readonly kind: "commit"; readonly batches: readonly PlannedBatch[]; readonly produced: readonly Produced[] }
-  /** No commit was sent. `outcome` is what a re-mint reports, where the write was reported as unknown. */
-  | { readonly kind: "abort"; readonly outcome: WriteOutcome | undefined }
-  /** The same bytes settle it. */
-  | { readonly kind: "append"; readonly batch: PlannedBatch };
 
 /** How long the farewell may take: it only spares the successor the wait for an open transaction. */
 const CLOSE_TIMEOUT_MS = 1000;
@@ -110,13 +102,11 @@ export class KafkaJsWriterSession implements WriterSession {
       }
       // Always sequence 0: a repetition is the same batch to the broker, which answers with the first one's offset.
       const batch = planBatch(target, this.#timed([record]), { producerId, epoch: MAX_EPOCH }, 0);
-      const result = await this.#produce(batch, deadline);
+      const result = await produceAppend(this.#map, batch, this.#transacted, deadline);
       if (result.status === "written") return committedAt([batch], [result]);
       // No epoch is higher, so a refused one is shut out already.
       if (FencedError.is(result.error)) return { status: "committed", positions: [] };
-      // A partition takes the first record of any id's last epoch.
-      if (isRefusal(result) && meaningOf(result.code) === "refused-transaction") this.#refuseAppends(result.error);
-      if (isRefusal(result) && isUnsupported(result.error)) this.#refuseAppends(result.error);
+      if (isOfAllRetirements(result)) this.#refuseAppends(result.error);
       return { status: result.doubtful ? "unknown" : "aborted", cause: result.error };
     });
   }
@@ -216,12 +206,10 @@ export class KafkaJsWriterSession implements WriterSession {
 
   async #commit(records: readonly OutgoingRecord[], deadline: Deadline): Promise<WriteOutcome> {
     if (records.length === 0) return { status: "committed", positions: [] };
-    const placed: PlacedRecord[] = [];
     let report: TransactionReport;
     let rounds: ReturnType<typeof planRounds>;
     try {
-      for (const record of records) placed.push(await this.#place(record, deadline));
-      rounds = planRounds(placed, this.#pair, this.#sequences);
+      rounds = planRounds(await placeRecords(this.#map, records, deadline), this.#pair, this.#sequences);
       this.#transacted = true;
       report = await runTransaction(this.#authority, rounds, deadline);
     } catch (error) {
@@ -256,7 +244,7 @@ export class KafkaJsWriterSession implements WriterSession {
   }
 
   async #append(batch: PlannedBatch, deadline: Deadline): Promise<WriteOutcome> {
-    const result = await this.#produce(batch, deadline);
+    const result = await produceAppend(this.#map, batch, this.#transacted, deadline);
     if (result.status === "written") {
       this.#appended = true;
       // A late repetition is harmless: the partition knows the sequence number.
@@ -264,7 +252,7 @@ export class KafkaJsWriterSession implements WriterSession {
       return committedAt([batch], [result]);
     }
     const cause = result.error;
-    if (isRefusal(result) && (await this.#takesNone(result, deadline))) this.#refuseAppends(cause);
+    if (await isOfAllAppends(result, this.#authority, !this.#appended, deadline)) this.#refuseAppends(cause);
     if (result.doubtful) {
       // Also when the refusal is a fence: the attempt without an answer may have come before the rival's record.
       if (FencedError.is(cause)) this.#fenced = cause;
@@ -277,25 +265,6 @@ export class KafkaJsWriterSession implements WriterSession {
     return { status: "aborted", cause };
   }
 
-  async #produce(batch: PlannedBatch, deadline: Deadline): Promise<Produced> {
-    const options = { transactionalId: null, repeatable: true, awaitsMarker: this.#transacted };
-    const { results } = await produceAll(this.#map, [batch], options, deadline);
-    return results[0] as Produced;
-  }
-
-  /**
-   * Whether the broker refuses appends as such. It says so, or it refuses the first append of a pair that the coordinator,
-   * asked after that, still names: nobody has minted since, so the refusal is no fence, and a pair's first sequence number
-   * can't be wrong.
-   */
-  async #takesNone({ code, error }: Refusal, deadline: Deadline): Promise<boolean> {
-    if (isUnsupported(error)) return true;
-    const meaning = meaningOf(code);
-    if (this.#appended || (meaning !== "fenced" && meaning !== "refused-transaction")) return false;
-    const { pair } = await describeRole(this.#map, this.role, deadline).catch(() => ({ pair: undefined }));
-    return pair !== undefined && samePair(pair, this.#pair);
-  }
-
   #refuseAppends(cause: Error): never {
     const message = `Role ${JSON.stringify(this.role)}: no fenced append; ${cause.message}`;
     const error = new KrabkaError("UNSUPPORTED", message, { role: this.role, cause });
@@ -305,30 +274,10 @@ export class KafkaJsWriterSession implements WriterSession {
 
   /** What became of the unsettled write, undefined if there was none that was unknown. @throws {FencedError} */
   async #settle(deadline: Deadline): Promise<WriteOutcome | undefined> {
-    const unsettled = this.#unsettled;
-    switch (unsettled?.kind) {
-      case undefined:
-        return undefined;
-      case "abort": {
-        // Without it the coordinator would fence this very pair when it ends the transaction for the next epoch.
-        // One that is refused again would be for ever; the next member's mint ends the transaction.
-        const { refusal } = await abortTransaction(this.#authority, deadline);
-        if (refusal !== undefined) this.#die(refusal);
-        return unsettled.outcome;
-      }
-      case "commit": {
-        const { outcome } = await commitTransaction(this.#authority, deadline, true);
-        if (outcome.status === "committed") return committedAt(unsettled.batches, unsettled.produced);
-        if (outcome.status === "unknown" && FencedError.is(outcome.cause)) this.#die(outcome.cause);
-        return outcome;
-      }
-      case "append": {
-        const result = await this.#produce(unsettled.batch, deadline);
-        if (result.status === "written") return committedAt([unsettled.batch], [result]);
-        if (FencedError.is(result.error)) this.#die(result.error);
-        return { status: "unknown", cause: result.error };
-      }
-    }
+    if (this.#unsettled === undefined) return undefined;
+    const settled = await settle(this.#unsettled, this.#authority, this.#transacted, deadline);
+    if (settled.dead !== undefined) this.#die(settled.dead);
+    return settled.outcome;
   }
 
   #note(unsettled: Unsettled): void {
@@ -340,29 +289,4 @@ export class KafkaJsWriterSession implements WriterSession {
     this.#fenced = cause;
     throw new FencedError(`Role ${JSON.stringify(this.role)}: the pair is dead`, { role: this.role, cause });
   }
-
-  async #place(record: OutgoingRecord, deadline: Deadline): Promise<PlacedRecord> {
-    const { topic, partition, key } = record;
-    const { partitions } = await this.#map.topic(topic, deadline);
-    const timestampMs = Math.trunc(record.timestampMs ?? this.#map.clock.wallMs());
-    const timed: TimedRecord = { key, value: record.value, headers: record.headers, timestampMs };
-    const chosen = partition ?? defaultPartition(key, partitions.length);
-    if (Number.isInteger(chosen) && chosen >= 0 && chosen < partitions.length) {
-      return { target: { topic, partition: chosen }, record: timed };
-    }
-    throw new KrabkaError(
-      "INVALID_ARGUMENT",
-      `Topic ${JSON.stringify(topic)} has ${partitions.length} partitions; partition ${chosen} was given`,
-    );
-  }
 }
-
-type Refusal = Extract<Produced, { status: "refused" }>;
-
-/** A refusal that stands: nothing was written, by no attempt. */
-const isRefusal = (result: Produced): result is Refusal => result.status === "refused" && !result.doubtful;
-
-const isUnsupported = (error: Error): boolean => KrabkaError.is(error) && error.code === "UNSUPPORTED";
-
-const defaultPartition = (key: Uint8Array | null, count: number): number =>
-  key === null ? Math.floor(Math.random() * count) : partitionForKey(key, count);
