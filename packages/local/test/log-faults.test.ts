@@ -111,6 +111,38 @@ describe.each(LAYOUTS)("Failing storage with %o", (layout) => {
     }
   });
 
+  it("H7: power that goes during the opening after a death costs nothing either", async () => {
+    const total = await callsOfScript(/./, layout);
+    for (let k = 0; k < total; k++) {
+      for (let opened = false, j = 0; !opened; j++) {
+        const disk = new Disk();
+        const random = randomFrom(k);
+        disk.faults.before = () => {
+          if (disk.calls.length >= k) throw new Error("killed");
+        };
+        const progress = await script(disk, layout);
+        disk.kill();
+        disk.faults.before = () => {
+          if (disk.calls.length >= k + j) throw new Error("the machine is off");
+        };
+        opened = await openLog(disk, layout).then(
+          () => true,
+          () => false,
+        );
+        disk.unplug(
+          () => random() < 0.5,
+          () => random() < 0.5,
+        );
+        await expectRecovered(
+          disk,
+          layout,
+          progress,
+          `killed before call ${k}, power gone before call ${j} after that`,
+        );
+      }
+    }
+  });
+
   it("H7: a file is written aside, synced, renamed, and its name synced, before anything is dropped", async () => {
     const disk = new Disk();
     await script(disk, layout);

@@ -71,6 +71,9 @@ export async function recoverLog(fs: LogFileSystem, directory: string, goOn: () 
   const warnings: string[] = [];
   const checkpoints = await readCheckpoints(fs, directory, positions, logId, start, last, warnings);
   await removeUnfinished(fs, directory, names);
+  // Names may have been left undurable by a process that died, or by a sync that failed. As while the log is open, a segment's
+  // is durable before the one ahead of it is sealed.
+  await fs.syncDirectory(directory);
   const segments: Segment[] = [];
   for (const [index, segment] of found.entries()) {
     const mustBeSealed = index < found.length - 1;
@@ -81,8 +84,6 @@ export async function recoverLog(fs: LogFileSystem, directory: string, goOn: () 
       );
     }
   }
-  // Names may have been left undurable by a process that died, or by a sync that failed.
-  await fs.syncDirectory(directory);
   return { logId, segments, end: last.scan.end, checkpoints, warnings };
 }
 
