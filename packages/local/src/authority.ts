@@ -104,7 +104,8 @@ export class Authority {
   /** Decides `command` at once and resolves when all that its outcome rests on is durable. */
   async submit(command: Command, signal?: AbortSignalLike): Promise<Decided> {
     this.#refuse(signal);
-    this.#expireDue();
+    // An opening comes before all that happens in it: until then, revisions count as ones of the opening before.
+    if (command.kind !== "open") this.#expireDue();
     const decided = this.#decide(command);
     await this.#whenDurable(signal);
     return decided;

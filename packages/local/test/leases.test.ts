@@ -197,6 +197,18 @@ describe("Leases", () => {
     expect((await rejection(restored.service.watch(() => undefined, { from: at }))).code).toBe("OTHER_HISTORY");
   });
 
+  it("H12: what time brought about before the opening of a backup is never taken for the change that was lost", async () => {
+    const host = await openHost();
+    granted(await host.service.acquireLease("l", "a", 1000));
+    const backup = host.disk.copy();
+    granted(await host.service.compareAndSet("k", "absent", new Uint8Array([7])));
+    const { at } = host.service.status();
+    const clock = host.clock.fork();
+    await clock.advance(1000);
+    const restored = await openHost({ disk: backup, clock });
+    expect((await rejection(restored.service.watch(() => undefined, { from: at }))).code).toBe("OTHER_HISTORY");
+  });
+
   it("H12: raising the counters at the opening puts new tokens above all that were lost with the backup", async () => {
     const host = await openHost();
     const backup = host.disk.copy();
