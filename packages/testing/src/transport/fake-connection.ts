@@ -241,3 +241,9 @@ export const refusalError = (what: string, code: number): KrabkaError => {
       return new KrabkaError("UNREACHABLE", `${what} was refused with code ${code}`);
   }
 };
+
+/** A request that is not sent again ended without an answer. */
+export const unreachable = (what: string, error: unknown): unknown =>
+  error instanceof ConnectionLostError
+    ? new KrabkaError("UNREACHABLE", `No answer to ${what}; it may have been executed`, { cause: error })
+    : error;

@@ -1,22 +1,23 @@
 import {
   type CallOptions,
-  type FencedError,
+  FencedError,
   KrabkaError,
   MAX_EPOCH,
   type OutgoingRecord,
   type ProducerPair,
   type RawRecord,
   type Role,
-  samePair,
   type TopicPartition,
   type TransportCapabilities,
   type WriteOutcome,
   type WriterSession,
 } from "@krabka/core";
 import { type Ask, KafkaCode } from "../cluster/protocol.js";
+import { isOfAllAppends } from "./append-refusal.js";
 import type { CallLimit } from "./call-limit.js";
 import { type FakeConnection, FENCE_CODES, fencedError, refusalError } from "./fake-connection.js";
 import { FakeTransaction, type Verdict } from "./fake-transaction.js";
+import { mintAgain } from "./mint.js";
 import { Sequences } from "./sequences.js";
 import { Turns } from "./turns.js";
 import { type PlannedBatch, planBatches, positionOf } from "./write-plan.js";
@@ -36,14 +37,6 @@ type State =
 
 const NOTHING: Unsettled = { kind: "settled", report: undefined };
 const MARKER_UNDER_WAY: readonly number[] = [KafkaCode.INVALID_TXN_STATE];
-/** What a partition says of a sequence number or a transaction that does not fit. */
-const OUT_OF_TURN: ReadonlySet<number> = new Set([
-  KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-  KafkaCode.INVALID_TXN_STATE,
-  KafkaCode.UNKNOWN_PRODUCER_ID,
-]);
-const BUSY: readonly number[] = [KafkaCode.CONCURRENT_TRANSACTIONS];
-
 export interface SessionParts {
   readonly connection: FakeConnection;
   readonly capabilities: () => TransportCapabilities;
@@ -207,18 +200,8 @@ export class FakeSession implements WriterSession {
     }
   }
 
-  /** As the kafkajs transport does: the first append of a pair that the coordinator still names can't be refused as fenced. */
-  async #takesNone(code: number, limit: CallLimit): Promise<boolean> {
-    if (code === KafkaCode.UNSUPPORTED_FOR_MESSAGE_FORMAT) return true;
-    if (this.#appended || !(FENCE_CODES.has(code) || OUT_OF_TURN.has(code))) return false;
-    const route = this.#connection.toCoordinator(this.role);
-    const { answer } = await this.#connection.repeat(
-      limit,
-      "DescribeTransactions",
-      { transactionalId: this.role },
-      route,
-    );
-    return answer.ok && samePair(answer, this.#pair);
+  #takesNone(code: number, limit: CallLimit): Promise<boolean> {
+    return isOfAllAppends(code, this.#connection, this.role, this.#pair, !this.#appended, limit);
   }
 
   #refuseAppends(code: number): KrabkaError {
@@ -267,18 +250,11 @@ export class FakeSession implements WriterSession {
   }
 
   async #bump(limit: CallLimit): Promise<void> {
-    const { answer } = await this.#connection.repeat(
-      limit,
-      "InitProducerId",
-      { transactionalId: this.role, transactionTimeoutMs: this.#transactionTimeoutMs, expected: this.#pair },
-      this.#connection.toCoordinator(this.role),
-      BUSY,
-    );
-    if (!answer.ok) {
-      if (FENCE_CODES.has(answer.code)) throw this.#die(fencedError("InitProducerId", answer.code, this.role));
-      throw refusalError("InitProducerId", answer.code);
+    try {
+      this.#pair = await mintAgain(this.#connection, this.role, this.#transactionTimeoutMs, this.#pair, limit);
+    } catch (error) {
+      throw FencedError.is(error) ? this.#die(error) : error;
     }
-    this.#pair = { producerId: answer.producerId, epoch: answer.epoch };
     this.#sequences = new Sequences();
     this.#transacted = false;
     if (this.#state.kind !== "closed") this.#state = { kind: "ready" };

@@ -22,11 +22,12 @@ import {
   type WriterSession,
 } from "@krabka/core";
 import type { FakeCluster } from "../cluster/fake-cluster.js";
-import { ConnectionLostError, KafkaCode, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE } from "../cluster/protocol.js";
+import { KafkaCode, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE } from "../cluster/protocol.js";
 import type { CallLimit } from "./call-limit.js";
-import { FakeConnection, type Route, refusalError } from "./fake-connection.js";
+import { FakeConnection, type Route, refusalError, unreachable } from "./fake-connection.js";
 import { FakeFeed } from "./fake-feed.js";
 import { FakeSession } from "./fake-session.js";
+import { mint } from "./mint.js";
 
 export interface FakeTransportOptions {
   readonly cluster: FakeCluster;
@@ -148,35 +149,18 @@ export class FakeTransport implements Transport {
   async openSession(role: Role, options: SessionOptions): Promise<WriterSession> {
     const { transactionTimeoutMs } = options;
     return await this.#connection.within(options, async (limit) => {
-      const route = this.#connection.toCoordinator(role);
-      for (;;) {
-        const broker = await route.broker(limit);
-        if (!options.mayMint())
-          throw new KrabkaError("BUSY", "The state behind this mint is no longer fresh", { role });
-        const ask = { transactionalId: role, transactionTimeoutMs };
-        const answer = await this.#connection.once(limit, "InitProducerId", ask, broker).catch((error: unknown) => {
-          route.forget();
-          throw unreachable("InitProducerId", error);
-        });
-        if (answer.ok) {
-          const session = new FakeSession({
-            connection: this.#connection,
-            capabilities: () => this.capabilities,
-            onAppendUnsupported: ({ message }) => {
-              if (this.#options.leaseRecords !== "append") this.#appendRefusal ??= message;
-            },
-            role,
-            pair: { producerId: answer.producerId, epoch: answer.epoch },
-            transactionTimeoutMs,
-          });
-          this.#sessions.add(session);
-          return session;
-        }
-        // A broker that is not the coordinator did not mint, so the next one may be asked.
-        if (answer.code !== KafkaCode.NOT_COORDINATOR) throw refusalError(`Role ${JSON.stringify(role)}`, answer.code);
-        route.forget();
-        await limit.sleep(1);
-      }
+      const session = new FakeSession({
+        connection: this.#connection,
+        capabilities: () => this.capabilities,
+        onAppendUnsupported: ({ message }) => {
+          if (this.#options.leaseRecords !== "append") this.#appendRefusal ??= message;
+        },
+        role,
+        pair: await mint(this.#connection, role, options, limit),
+        transactionTimeoutMs,
+      });
+      this.#sessions.add(session);
+      return session;
     });
   }
 
@@ -261,8 +245,3 @@ const requireSetting = (topic: string, setting: string, found: unknown, wanted: 
     `Topic ${JSON.stringify(topic)}: ${setting} is ${JSON.stringify(found)}; wanted is ${JSON.stringify(wanted)}`,
   );
 };
-
-const unreachable = (what: string, error: unknown): unknown =>
-  error instanceof ConnectionLostError
-    ? new KrabkaError("UNREACHABLE", `No answer to ${what}; it may have been executed`, { cause: error })
-    : error;
