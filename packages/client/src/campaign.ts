@@ -1,6 +1,6 @@
-import { type Clock, DuplicateMemberError, KrabkaError } from "@krabka/core";
+import { DuplicateMemberError, KrabkaError } from "@krabka/core";
 import type { Leadership } from "./leadership.js";
-import { type Limit, pause } from "./limits.js";
+import type { Limit } from "./limits.js";
 
 /**
  * What a member does while it leads. `signal` fires when it should stop: the leadership is lost, or the campaign was
@@ -15,14 +15,13 @@ const PASSING = new Set(["UNREACHABLE", "TIMEOUT", "BUSY", "FENCED", "NOT_LEADER
  * Leads again and again. Handlers of two terms never overlap: the next candidacy starts after the last handler settled.
  *
  * @param acquire One candidacy.
- * @param restMs How long a member that gave the role up lets others go first.
+ * @param rest Lets others go first, after giving the role up.
  */
 export async function runCampaign(
   acquire: () => Promise<Leadership>,
   handler: LeaderHandler,
   limit: Limit,
-  clock: Clock,
-  restMs: number,
+  rest: () => Promise<void>,
 ): Promise<void> {
   for (;;) {
     if (limit.signal.aborted) return;
@@ -32,13 +31,13 @@ export async function runCampaign(
     } catch (error) {
       if (limit.signal.aborted) return;
       if (!KrabkaError.is(error) || !PASSING.has(error.code)) throw error;
-      await pause(clock, restMs, limit.signal);
+      await rest();
       continue;
     }
     await lead(leadership, handler, limit);
     const { loss } = leadership;
     if (loss?.error instanceof DuplicateMemberError || loss?.reason === "closed") throw loss.error;
-    if (loss?.reason === "resigned") await pause(clock, restMs, limit.signal);
+    if (loss?.reason === "resigned") await rest();
   }
 }
 

@@ -20,7 +20,7 @@ import { type Logger, publish, silentLogger } from "./events.js";
 import { GuardedWriter } from "./guarded-writer.js";
 import { Leadership } from "./leadership.js";
 import { LeadershipStatus } from "./leadership-status.js";
-import { Limit, type LimitOptions } from "./limits.js";
+import { Limit, type LimitOptions, pause } from "./limits.js";
 import { Registrar } from "./registrar.js";
 import { type Observation, observations } from "./role-observer.js";
 import { RoleView } from "./role-view.js";
@@ -131,7 +131,8 @@ export class CoordinationClient implements AsyncDisposable {
     const limit = new Limit(this.#clock, `campaign for role ${role}`, options);
     try {
       const acquire = () => this.acquire(role, member, { ...options, signal: limit.signal });
-      await runCampaign(acquire, handler, limit, this.#clock, this.#config.staggerMs);
+      const rest = () => pause(this.#clock, this.#config.staggerMs, this.#bounded({ signal: limit.signal }).signal);
+      await runCampaign(acquire, handler, limit, rest);
     } finally {
       limit.dispose();
     }

@@ -159,3 +159,20 @@ it("A11: a leader that was frozen never mints before it has read the role again"
   await world.settle(campaign);
   await world.settle(Promise.all([a.client.close(), b.client.close()]));
 });
+
+it.each(["while the handler runs", "while it lets others go first"])(
+  "ends at once with CLOSED when the client is closed %s",
+  async (moment) => {
+    const world = new World();
+    const a = world.member("a", { staggerMs: 60_000 });
+    const handler = (_: Leadership, signal: AbortSignal) =>
+      moment === "while the handler runs" ? until(signal) : Promise.resolve();
+    const campaign = a.client.campaign(ROLE, a.id, handler);
+    campaign.catch(() => undefined);
+    await world.advance(100);
+    await world.settle(a.client.close());
+    const closedAtMs = world.clock.monotonicMs();
+    await expect(world.settle(campaign)).rejects.toMatchObject({ code: "CLOSED" });
+    expect(world.clock.monotonicMs() - closedAtMs).toBe(0);
+  },
+);
