@@ -146,14 +146,15 @@ export class Leadership implements AsyncDisposable {
   /**
    * Asks the coordinator whether it still takes this leader's writes. For reads and side effects that no broker guards.
    *
-   * @returns false after a takeover; the leadership is lost then.
+   * @returns false after a takeover; the leadership is lost then. While a new epoch is being taken, this waits for its end
+   * where only that can tell.
    * @throws {KrabkaError} `UNREACHABLE`, `TIMEOUT`, `ABORTED`, `UNAUTHORIZED`, `UNSUPPORTED`
    */
   async verify(options: LimitOptions = {}): Promise<boolean> {
     if (!this.isLeader) return false;
     const limit = new Limit(this.#tenancy.clock, "verify", options);
     try {
-      return await this.#tenancy.verify({ signal: limit.signal, timeoutMs: limit.restMs });
+      return await limit.race(this.#tenancy.verify({ signal: limit.signal, timeoutMs: limit.restMs }));
     } finally {
       limit.dispose();
     }
@@ -168,35 +169,35 @@ export class Leadership implements AsyncDisposable {
    * @default none: as long as the accepted writes take
    * @throws {KrabkaError} The release was not written, as far as is known; call again to retry, or let the lease run out.
    */
-  resign(options: LimitOptions = {}): Promise<void> {
-    return this.#depart("it resigned", options, (limits) =>
-      this.#tenancy.reign.release(this.#tenancy.token.term, limits),
-    );
+  async resign(options: LimitOptions = {}): Promise<void> {
+    const limit = new Limit(this.#tenancy.clock, "resign", options);
+    try {
+      await this.#depart("it resigned", limit, (limits) =>
+        this.#tenancy.reign.release(this.#tenancy.token.term, limits),
+      );
+    } finally {
+      limit.dispose();
+    }
   }
 
   /**
    * Hands the role to a chosen standby, which takes over at once.
    *
    * @throws {KrabkaError} `INVALID_ARGUMENT` when `member` is not a registered standby, `UNREACHABLE` or `TIMEOUT` when that
-   * could not be learned (this member still leads); otherwise as `resign`.
+   * could not be learned (this member still leads); otherwise as `resign`, which is also what tries again: this member has
+   * given the role up by then.
    */
   async transferTo(member: MemberId, options: LimitOptions = {}): Promise<void> {
     this.#tenancy.requireLeading();
-    const heir = MemberId.of(member);
-    const entry = heir === this.member ? undefined : await this.#standby(heir, options);
-    this.#tenancy.requireLeading();
-    if (entry === undefined) {
-      const { roster } = this.#tenancy.view.state;
-      const standbys = roster.map((other) => other.member).filter((other) => other !== this.member);
-      throw new KrabkaError(
-        "INVALID_ARGUMENT",
-        `transferTo wants a standby of role ${this.role} (there are: ${standbys.join(", ") || "none"}); got ${heir}`,
-        this.#tenancy.who,
+    const limit = new Limit(this.#tenancy.clock, "transferTo", options);
+    try {
+      const { member: heir, attributes } = await this.#heir(MemberId.of(member), limit);
+      await this.#depart(`it handed over to ${heir}`, limit, (limits) =>
+        this.#tenancy.reign.transfer(this.#tenancy.token, heir, attributes, limits),
       );
+    } finally {
+      limit.dispose();
     }
-    await this.#depart(`it handed over to ${heir}`, options, (limits) =>
-      this.#tenancy.reign.transfer(this.#tenancy.token, heir, entry.attributes, limits),
-    );
   }
 
   /**
@@ -240,17 +241,26 @@ export class Leadership implements AsyncDisposable {
     }
   }
 
+  async #heir(heir: MemberId, limit: Limit): Promise<RosterEntry> {
+    const entry = heir === this.member ? undefined : await this.#standby(heir, limit);
+    this.#tenancy.requireLeading();
+    limit.throwIfReached();
+    if (entry !== undefined) return entry;
+    const { roster } = this.#tenancy.view.state;
+    const standbys = roster.map((other) => other.member).filter((other) => other !== this.member);
+    throw new KrabkaError(
+      "INVALID_ARGUMENT",
+      `transferTo wants a standby of role ${this.role} (there are: ${standbys.join(", ") || "none"}); got ${heir}`,
+      this.#tenancy.who,
+    );
+  }
+
   /** A registration may be acknowledged to others before the own view, which follows the log, has it. */
-  async #standby(member: MemberId, options: LimitOptions): Promise<RosterEntry | undefined> {
-    const { clock, view } = this.#tenancy;
+  async #standby(member: MemberId, limit: Limit): Promise<RosterEntry | undefined> {
+    const { view } = this.#tenancy;
     const known = view.state.registrationOf(member);
     if (known !== undefined) return known;
-    const limit = new Limit(clock, "transferTo", options);
-    try {
-      await view.sync({ signal: limit.signal, timeoutMs: this.#tenancy.callMs(limit.restMs) });
-    } finally {
-      limit.dispose();
-    }
+    await view.sync({ signal: limit.signal, timeoutMs: this.#tenancy.callMs(limit.restMs) });
     return view.state.registrationOf(member);
   }
 
@@ -258,15 +268,21 @@ export class Leadership implements AsyncDisposable {
     return { role: this.role, member: this.member };
   }
 
-  #depart(why: string, options: LimitOptions, goodbye: Goodbye): Promise<void> {
-    this.#departure ??= this.#sayGoodbye(why, options, goodbye).finally(() => {
+  /** One departure at a time. Whoever asks for another waits for it, within limits of its own, and tries again if it failed. */
+  async #depart(why: string, limit: Limit, goodbye: Goodbye): Promise<void> {
+    try {
+      while (this.#departure !== undefined) await limit.race(this.#departure.catch(() => undefined));
+    } catch (error) {
+      this.#tenancy.drained();
+      throw error;
+    }
+    this.#departure = this.#sayGoodbye(why, limit, goodbye).finally(() => {
       this.#departure = undefined;
     });
-    return this.#departure;
+    await this.#departure;
   }
 
-  async #sayGoodbye(why: string, options: LimitOptions, goodbye: Goodbye): Promise<void> {
-    const limit = new Limit(this.#tenancy.clock, "resign", options);
+  async #sayGoodbye(why: string, limit: Limit, goodbye: Goodbye): Promise<void> {
     try {
       this.#tenancy.leave(why);
       // Behind all accepted writes: in the log the release follows the last of them.
@@ -277,7 +293,6 @@ export class Leadership implements AsyncDisposable {
       // Lost meanwhile: somebody else leads or may lead, and nothing is left to give up.
       if (!this.#tenancy.lostSignal.aborted) throw error;
     } finally {
-      limit.dispose();
       this.#tenancy.drained();
     }
     this.#tenancy.left();

@@ -69,7 +69,8 @@ export class Tenancy {
   #loss: Loss | undefined;
   #tenure: Tenure;
   #expiryTimer = { cancel() {} };
-  #reminting = false;
+  /** Settles with the taking of a new epoch; never rejects. */
+  #reminting: Promise<unknown> | undefined;
 
   constructor(parts: TenancyParts) {
     this.transport = parts.transport;
@@ -268,13 +269,12 @@ export class Tenancy {
     return limit.race(regaining);
   }
 
-  async #remint(): Promise<WriteOutcome | undefined> {
-    this.#reminting = true;
-    try {
-      return await this.reign.session.remint({ timeoutMs: this.callMs() });
-    } finally {
-      this.#reminting = false;
-    }
+  #remint(): Promise<WriteOutcome | undefined> {
+    const minted = this.reign.session.remint({ timeoutMs: this.callMs() }).finally(() => {
+      this.#reminting = undefined;
+    });
+    this.#reminting = minted.catch(() => undefined);
+    return minted;
   }
 
   #end(loss: Loss): void {
@@ -309,15 +309,15 @@ export class Tenancy {
 
   /** Asks the coordinator for the role's pair; if it is another one, the leadership is lost. */
   async verify(options: CallOptions): Promise<boolean> {
-    const { pair } = this.reign.session;
-    const answer = await this.transport.describe(this.registrar.role, options);
-    // An answer about a pair that was or is being replaced says nothing.
     const { session } = this.reign;
-    if (this.#reminting || session.mustRemint || !samePair(pair, session.pair)) return this.isLeader;
-    if (answer.pair === undefined || !samePair(answer.pair, pair)) {
-      const named = answer.pair === undefined ? "nobody" : `${answer.pair.producerId}:${answer.pair.epoch}`;
-      this.fenced(new Error(`The coordinator names ${named}`));
-    }
+    const { pair } = session;
+    const answer = await this.transport.describe(this.registrar.role, options);
+    if (answer.pair !== undefined && samePair(answer.pair, pair)) return this.isLeader;
+    // It may be the new epoch of this very leader, which only the end of its taking tells.
+    await this.#reminting;
+    if (!samePair(pair, session.pair)) return this.verify(options);
+    const named = answer.pair === undefined ? "nobody" : `${answer.pair.producerId}:${answer.pair.epoch}`;
+    this.fenced(new Error(`The coordinator names ${named}`));
     return this.isLeader;
   }
 }

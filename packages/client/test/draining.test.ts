@@ -122,6 +122,51 @@ describe.each(MODES)("a drain that is longer than a lease (lease records by %s)"
     await end(world, a, b);
   });
 
+  it("is cut short by the limit of a resignation that came later, too", async () => {
+    const { world, a, b, leadership, next, writes } = await longDrain(mode);
+    const first = leadership.resign();
+    await world.advance(10);
+    const startedAtMs = world.clock.monotonicMs();
+    expect(await world.settle(told([leadership.resign({ timeoutMs: LEASE_MS / 2 })]))).toEqual(["TIMEOUT"]);
+    expect(world.clock.monotonicMs() - startedAtMs).toBe(LEASE_MS / 2);
+    expect((await world.settle(writes)).slice(2)).toEqual(WRITES.slice(2).map(() => "NOT_LEADER"));
+    await world.settle(first);
+    expect((await world.settle(next)).isLeader).toBe(true);
+    await end(world, a, b);
+  });
+
+  it("is not ended by the limit of another resignation that is under way: the release goes out after it", async () => {
+    const { world, a, b, leadership, next } = await longDrain(mode);
+    const both = told([leadership.resign({ timeoutMs: LEASE_MS / 2 }), leadership.resign()]);
+    expect(await world.settle(both)).toEqual(["TIMEOUT", "done"]);
+    const startedAtMs = world.clock.monotonicMs();
+    expect((await world.settle(next)).isLeader).toBe(true);
+    expect(world.clock.monotonicMs() - startedAtMs).toBeLessThan(LEASE_MS / 6);
+    await end(world, a, b);
+  });
+
+  it("has one limit with the look for the heir before it, and the call is named when it is reached", async () => {
+    const { world, a, b, leadership, next } = await longDrain(mode);
+    const [c, d] = [world.member("c"), world.member("d")];
+    const reads = world.cluster.faults.inject({ api: "Fetch", clientId: "a", action: { kind: "hold-answer" } });
+    const others = told([next, ...[c, d].map(({ client, id }) => client.acquire(ROLE, id))]);
+    await Promise.all([reads.hit, world.advance(50)]);
+    const startedAtMs = world.clock.monotonicMs();
+    const handover = leadership.transferTo(d.id, { timeoutMs: 400 });
+    handover.catch(() => undefined);
+    await world.advance(300);
+    expect(leadership.isLeader).toBe(true);
+    reads.release();
+    await expect(world.settle(handover)).rejects.toMatchObject({
+      code: "TIMEOUT",
+      message: "transferTo did not finish within timeoutMs 400",
+    });
+    expect(world.clock.monotonicMs() - startedAtMs).toBe(400);
+    expect(leadership.loss?.reason).toBe("resigned");
+    await end(world, a, b, c, d);
+    await others;
+  });
+
   it("without a second resignation after that, ends with the lease", async () => {
     const { world, a, b, leadership, next } = await longDrain(mode);
     expect(await world.settle(told([leadership.resign({ timeoutMs: LEASE_MS / 2 })]))).toEqual(["TIMEOUT"]);

@@ -157,8 +157,10 @@ describe("a leader", () => {
     const pair = { producerId: 999_999n, epoch: 0 };
     world.cluster.append(COORDINATION, [encodeEntry({ kind: "lease", role: ROLE, member: B, pair, ...lease })]);
     await Promise.all([answer.hit, world.advance(50)]);
-    expect(await world.settle(leadership.verify())).toBe(true);
+    const verified = leadership.verify();
+    await world.advance(50);
     answer.release();
+    expect(await world.settle(verified)).toBe(true);
     await world.advance(50);
     expect(leadership.isLeader).toBe(true);
     await expectCurrentToken(world, a, leadership);

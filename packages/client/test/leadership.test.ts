@@ -1,5 +1,5 @@
 import { FencedError, KrabkaError, partitionForRole } from "@krabka/core";
-import { KafkaCode } from "@krabka/testing";
+import { type FaultAction, KafkaCode } from "@krabka/testing";
 import { describe, expect, it } from "vitest";
 import type { Leadership } from "../src/index.js";
 import { LEASE_MS, type Member, ROLE, World } from "./world.js";
@@ -16,6 +16,19 @@ async function lead(
   const a = world.member("a");
   const leadership = await world.settle(a.client.acquire(ROLE, a.id));
   return { world, a, leadership };
+}
+
+/** A leader that lost the answer to a commit, and whose mint after that meets this fault. */
+async function oweAnEpoch(action: FaultAction) {
+  const world = new World();
+  const a = world.member("a", { autoRenew: false });
+  const leadership = await world.settle(a.client.acquire(ROLE, a.id));
+  world.cluster.faults.inject({ api: "EndTxn", clientId: "a", action: { kind: "drop-answer" } });
+  const mint = world.cluster.faults.inject({ api: "InitProducerId", clientId: "a", action });
+  const unknown = leadership.write(record("x"), { timeoutMs: 100 });
+  await expect(world.settle(unknown)).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+  await Promise.all([mint.hit, world.advance(50)]);
+  return { world, a, leadership, mint };
 }
 
 const end = (world: World, ...members: Member[]) =>
@@ -272,6 +285,27 @@ describe("losing", () => {
     expect(leadership.isLeader).toBe(true);
     expect(await world.settle(leadership.verify())).toBe(false);
     expect(leadership.loss?.reason).toBe("fenced");
+    await end(world, a);
+  });
+
+  it("E16: verify says no after a takeover also where an answer is lost and a new epoch is owed", async () => {
+    const { world, a, leadership } = await oweAnEpoch({ kind: "error", code: -1 });
+    expect(await world.settle(leadership.verify())).toBe(true);
+    world.cluster.mint(ROLE);
+    expect(leadership.isLeader).toBe(true);
+    expect(await world.settle(leadership.verify())).toBe(false);
+    expect(leadership.loss?.reason).toBe("fenced");
+    await end(world, a);
+  });
+
+  it("E16: verify says nothing, within its limit, while only the end of a mint can tell whose the new pair is", async () => {
+    const { world, a, leadership, mint } = await oweAnEpoch({ kind: "hold-request" });
+    world.cluster.mint(ROLE);
+    const startedAtMs = world.clock.monotonicMs();
+    await expect(world.settle(leadership.verify({ timeoutMs: 200 }))).rejects.toMatchObject({ code: "TIMEOUT" });
+    expect(world.clock.monotonicMs() - startedAtMs).toBe(200);
+    mint.release();
+    expect(await world.settle(leadership.verify())).toBe(false);
     await end(world, a);
   });
 
