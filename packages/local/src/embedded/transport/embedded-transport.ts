@@ -27,7 +27,7 @@ import { HostConnector } from "../link/host-connector.js";
 import type { Connector } from "../link/port.js";
 import { SocketConnector } from "../socket/socket-connector.js";
 import { checkSocketPath } from "../socket/socket-path.js";
-import { answerTo, ask } from "./answer.js";
+import { ask } from "./answer.js";
 import type {
   ConnectOptions,
   EmbeddedStatus,
@@ -36,6 +36,7 @@ import type {
   OpenOrConnectOptions,
 } from "./embedded-options.js";
 import { EmbeddedSession } from "./embedded-session.js";
+import { mint } from "./mint.js";
 import { place } from "./placement.js";
 import { refusalError, unexpected } from "./refusals.js";
 import { RoleReader } from "./role-reader.js";
@@ -44,8 +45,6 @@ import { readAll, readTail, type TailStart, type TopicRecord } from "./topic-rea
 
 const DEFAULT_TOPIC = "__coordination_state";
 const DEFAULT_REQUEST_TIMEOUT_MS = 5000;
-/** As Kafka's `transaction.max.timeout.ms`. No transaction is ever open here, so it bounds nothing else. */
-const MAX_TRANSACTION_TIMEOUT_MS = 900_000;
 const SUPPORTED = { supported: true } as const;
 
 /**
@@ -202,20 +201,7 @@ export class EmbeddedTransport implements Transport {
   async openSession(role: Role, options: SessionOptions): Promise<WriterSession> {
     const limit = this.#open(options);
     Role.of(role);
-    const { transactionTimeoutMs, mayMint } = options;
-    if (!(transactionTimeoutMs > 0 && transactionTimeoutMs <= MAX_TRANSACTION_TIMEOUT_MS)) {
-      throw new KrabkaError(
-        "INVALID_ARGUMENT",
-        `transactionTimeoutMs must be in 1..${MAX_TRANSACTION_TIMEOUT_MS}; got ${transactionTimeoutMs}`,
-        { role },
-      );
-    }
-    await this.#client.ready(limit);
-    if (!mayMint()) throw new KrabkaError("BUSY", "The state behind this mint is no longer fresh", { role });
-    const pending = this.#client.sendOnce({ kind: "mint", role });
-    const answer = await answerTo(this.#client, pending, limit, "a mint");
-    if (answer.status === "refused") throw refusalError(answer, role);
-    if (answer.status !== "minted") throw unexpected(answer, "a mint");
+    const pair = await mint(this.#client, role, options, limit);
     this.#refuseClosed();
     const context = {
       client: this.#client,
@@ -224,7 +210,7 @@ export class EmbeddedTransport implements Transport {
       partitionsOf: (topic: string, bound: CallLimit) => this.#directory.partitionsOf(topic, bound),
       onClose: () => this.#sessions.delete(session),
     };
-    const session: EmbeddedSession = new EmbeddedSession(context, role, answer.pair);
+    const session: EmbeddedSession = new EmbeddedSession(context, role, pair);
     this.#sessions.add(session);
     return session;
   }
