@@ -11,6 +11,8 @@ interface Feed {
   readonly log: PartitionLog;
   readonly role: Uint8Array;
   next: bigint;
+  /** What was forgotten already when it began is nothing that it must be told. */
+  forgotten: bigint;
   mustReset: boolean;
   readonly syncs: { readonly id: number; readonly end: bigint }[];
   readonly stop: () => void;
@@ -77,7 +79,9 @@ export class ClientPort implements BrokerPort {
     }
     const stop = this.#broker.onAdvance(log, () => this.#pump(id));
     const mustReset = log.hasGapAt(from);
-    this.#feeds.set(id, { log, role: encodeUtf8(role), next: mustReset ? 0n : from, mustReset, syncs: [], stop });
+    const next = mustReset ? 0n : from;
+    const { forgottenBelow: forgotten } = log;
+    this.#feeds.set(id, { log, role: encodeUtf8(role), next, forgotten, mustReset, syncs: [], stop });
     this.#pump(id);
   }
 
@@ -116,7 +120,9 @@ export class ClientPort implements BrokerPort {
     if (feed === undefined) return;
     while (!this.#closed && !this.#listener.congested) {
       // Retention may have overtaken a reader that was held back.
-      if (feed.log.hasGapAt(feed.next)) Object.assign(feed, { next: 0n, mustReset: true });
+      if (feed.log.hasGapAt(feed.next, feed.forgotten)) {
+        Object.assign(feed, { next: 0n, forgotten: feed.log.forgottenBelow, mustReset: true });
+      }
       if (feed.next >= feed.log.visibleEnd && !feed.mustReset) break;
       const slice = feed.log.read(feed.next, SLICE_BYTES, (bytes) => concernsRole(bytes, feed.role));
       const reset = feed.mustReset;

@@ -119,10 +119,20 @@ export class PartitionLog {
     if (this.compacted) this.#forgottenBelow = this.#end;
   }
 
-  /** Whether somebody who has read everything before `from` would miss something by reading on from there. */
-  hasGapAt(from: bigint): boolean {
+  /** Grows with what compaction forgets. */
+  get forgottenBelow(): bigint {
+    return this.#forgottenBelow;
+  }
+
+  /**
+   * Whether somebody who has read everything before `from` would miss something by reading on from there.
+   *
+   * @param forgotten `forgottenBelow` as it was when they began at the start: what was forgotten by then they never saw.
+   */
+  hasGapAt(from: bigint, forgotten = 0n): boolean {
     if (from > this.#visibleEnd) return true;
-    return this.compacted ? from > 0n && from < this.#forgottenBelow : from < this.#start;
+    if (!this.compacted) return from < this.#start;
+    return from > 0n && from < this.#forgottenBelow && forgotten < this.#forgottenBelow;
   }
 
   /** Visible records from `from` on that `wanted` takes, of about `maxBytes`, and at least one if there is any. */
