@@ -103,4 +103,19 @@ describe("A feed", () => {
     expect(reader.keys.slice(0, LIVE.length - 1)).toEqual(LIVE.slice(1));
     expect(reader.results).toHaveLength(1);
   });
+
+  it("waits at its end while a deletion of everything is on its way to the disk", async () => {
+    const broker = await openWithRoster();
+    const first = put(broker, ["first"], VALUE);
+    // Its write is under way, so that the next ones wait for it and come behind.
+    await new Promise((resolve) => setImmediate(resolve));
+    const others = [put(broker, ["second"], VALUE), ask(broker, { kind: "delete-records", target: STATE })];
+    const reader = new Reader();
+    reader.room = 1000;
+    follow(broker, reader);
+    await Promise.all([first, ...others]);
+    await put(broker, ["after"], VALUE);
+    expect(reader.resets).toBe(0);
+    expect(reader.keys).toEqual(["after"]);
+  });
 });

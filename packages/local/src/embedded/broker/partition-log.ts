@@ -130,7 +130,8 @@ export class PartitionLog {
    * @param forgotten `forgottenBelow` as it was when they began at the start: what was forgotten by then they never saw.
    */
   hasGapAt(from: bigint, forgotten = 0n): boolean {
-    if (from > this.#visibleEnd) return true;
+    // All was deleted, which is not on the disk yet: reading goes on at the end as it will be.
+    if (from > this.#visibleEnd) return from > this.#start;
     if (!this.compacted) return from < this.#start;
     return from > 0n && from < this.#forgottenBelow && forgotten < this.#forgottenBelow;
   }
