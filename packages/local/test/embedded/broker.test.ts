@@ -4,6 +4,7 @@ import { ManualClock } from "@krabka/testing";
 import { describe, expect, it } from "vitest";
 import { BrokerState } from "../../src/embedded/broker/broker-state.js";
 import type { EmbeddedBroker } from "../../src/embedded/broker/embedded-broker.js";
+import { sequenceAfter } from "../../src/embedded/broker/fences.js";
 import { PartitionLog } from "../../src/embedded/broker/partition-log.js";
 import { encodeRecord } from "../../src/embedded/broker/record-bytes.js";
 import type { BrokerRequest } from "../../src/embedded/broker/request.js";
@@ -54,6 +55,24 @@ describe("The broker's pairs", () => {
     expect(await reasonOf(ask(broker, { kind: "retire", ...of, producerId: 9n, batch }))).toBe("fenced");
     expect(await reasonOf(ask(broker, { kind: "remint", ...of, unsettled: undefined }))).toBe("fenced");
     expect(visible(broker, LOG)).toEqual(["0 k=v"]);
+  });
+
+  it("appends go on after the last sequence number that their 32 bits take", async () => {
+    const { broker } = await openWithTopics(new Disk());
+    const pair = await mint(broker, "role");
+    const last = 2 ** 32 - 1;
+    broker.partition(LOG)?.fences.appended(pair, { sequence: last - 1, count: 1, base: 0n, atMs: 0 });
+    const append = (sequence: number, ...keys: string[]) =>
+      ask(broker, {
+        kind: "append",
+        role: "role",
+        pair,
+        sequence,
+        batch: { ...LOG, records: keys.map((key) => record(key, "v")) },
+      });
+    await basesOf(append(last, "a", "b"));
+    await basesOf(append(sequenceAfter(last, 2), "c"));
+    expect(visible(broker, LOG)).toEqual(["0 a=v", "1 b=v", "2 c=v"]);
   });
 
   it("nobody hears of a mint before it is on the disk", async () => {

@@ -17,6 +17,9 @@ interface Fence {
 /** As many as Kafka keeps for each producer. */
 const REMEMBERED_BATCHES = 5;
 
+/** Sequence numbers have 32 bits and begin anew after the last. */
+export const sequenceAfter = (sequence: number, count: number): number => (sequence + count) % 2 ** 32;
+
 /** What one partition knows of the producers that wrote to it: the newest epoch of each id, and its latest appends. */
 export class Fences {
   readonly #fences = new Map<bigint, Fence>();
@@ -49,7 +52,7 @@ export class Fences {
 
   appended(pair: ProducerPair, batch: Batch): void {
     const fence = this.raise(pair);
-    fence.nextSequence = batch.sequence + batch.count;
+    fence.nextSequence = sequenceAfter(batch.sequence, batch.count);
     fence.batches.push(batch);
     if (fence.batches.length > REMEMBERED_BATCHES) fence.batches.shift();
   }

@@ -10,6 +10,7 @@ import {
   type WriteOutcome,
   type WriterSession,
 } from "@krabka/core";
+import { sequenceAfter } from "../broker/fences.js";
 import type { BrokerAnswer, BrokerRequest } from "../broker/request.js";
 import type { BrokerClient } from "../link/broker-client.js";
 import type { CallLimit } from "../link/call-limit.js";
@@ -89,7 +90,7 @@ export class EmbeddedSession implements WriterSession {
       if (batch === undefined) throw new Error("a batch without records");
       const { role, pair } = this;
       const outcome = await this.#send({ kind: "append", role, pair, sequence, batch }, placement, limit);
-      if (outcome.status === "committed") this.#sequences.set(name, sequence + records.length);
+      if (outcome.status === "committed") this.#sequences.set(name, sequenceAfter(sequence, records.length));
       return outcome;
     });
   }
