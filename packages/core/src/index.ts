@@ -11,6 +11,8 @@ export { type Decision, Succession } from "./succession.js";
 
 // For authors of transports and tools.
 
+export { Backoff } from "./backoff.js";
+export { CallQueue } from "./call-queue.js";
 export { type Clock, MAX_TIMER_MS, type Timer } from "./clock.js";
 export {
   ATTRIBUTES_HEADER,
@@ -20,6 +22,7 @@ export {
   MAX_ATTRIBUTES_BYTES,
   TERM_HEADER,
 } from "./codec.js";
+export { type Awaited, Deadline } from "./deadline.js";
 export { MAX_EPOCH, MAX_INT64, MIN_INT64 } from "./fencing-token.js";
 export { DEFAULT_PARTITIONS, murmur2, partitionForKey, partitionForRecord, partitionForRole } from "./partitioner.js";
 export {

@@ -1,5 +1,4 @@
-import { KrabkaError, samePair } from "@krabka/core";
-import type { Deadline } from "./deadline.js";
+import { type Deadline, KrabkaError, samePair } from "@krabka/core";
 import { meaningOf } from "./error-codes.js";
 import { describeRole } from "./mint.js";
 import type { Produced } from "./produce.js";

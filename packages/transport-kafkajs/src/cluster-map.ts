@@ -1,5 +1,4 @@
-import { type Clock, KrabkaError, type Role } from "@krabka/core";
-import { Backoff, Deadline } from "./deadline.js";
+import { Backoff, type Clock, Deadline, KrabkaError, type Role } from "@krabka/core";
 import { errorOf, meaningOf, NONE, onRole, onTopic, UNKNOWN_TOPIC_OR_PARTITION } from "./error-codes.js";
 import { FIND_COORDINATOR, METADATA } from "./wire/api.js";
 import type { ByteReader } from "./wire/byte-reader.js";

@@ -1,7 +1,13 @@
 import { setMaxListeners } from "node:events";
-import { type CallOptions, type FeedListener, KrabkaError, type Role, type RoleFeed } from "@krabka/core";
+import {
+  type CallOptions,
+  type Deadline,
+  type FeedListener,
+  KrabkaError,
+  type Role,
+  type RoleFeed,
+} from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
-import type { Deadline } from "./deadline.js";
 import { LeaderPoller, type PollerOwner } from "./leader-poller.js";
 import { type Follower, PartitionReader, type ReaderContext } from "./partition-reader.js";
 import type { Decompress } from "./wire/record-batch.js";

@@ -1,6 +1,5 @@
-import { type ErrorCode, KrabkaError, type Role } from "@krabka/core";
+import { Backoff, type Deadline, type ErrorCode, KrabkaError, type Role } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
-import { Backoff, type Deadline } from "./deadline.js";
 import { CONCURRENT_TRANSACTIONS, meaningOf } from "./error-codes.js";
 import type { Api } from "./wire/api.js";
 import type { ByteReader } from "./wire/byte-reader.js";

@@ -1,6 +1,5 @@
-import { FencedError, KrabkaError, type ProducerPair, type Role, samePair } from "@krabka/core";
+import { Backoff, type Deadline, FencedError, KrabkaError, type ProducerPair, type Role, samePair } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
-import { Backoff, type Deadline } from "./deadline.js";
 import {
   CONCURRENT_TRANSACTIONS,
   errorOf,

@@ -1,6 +1,12 @@
-import { type CoordinationRecord, type FeedListener, KrabkaError, type Role } from "@krabka/core";
+import {
+  Backoff,
+  type CoordinationRecord,
+  type Deadline,
+  type FeedListener,
+  KrabkaError,
+  type Role,
+} from "@krabka/core";
 import type { ClusterMap, Leader } from "./cluster-map.js";
-import { Backoff, type Deadline } from "./deadline.js";
 import { errorOf, meaningOf, NONE, OFFSET_OUT_OF_RANGE, onTopic } from "./error-codes.js";
 import { type Applied, groupByRole, type Malformed, PartitionView } from "./partition-view.js";
 import { LIST_OFFSETS } from "./wire/api.js";

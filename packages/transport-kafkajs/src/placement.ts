@@ -1,6 +1,5 @@
-import { type OutgoingRecord, partitionForRecord } from "@krabka/core";
+import { type Deadline, type OutgoingRecord, partitionForRecord } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
-import type { Deadline } from "./deadline.js";
 import type { PlacedRecord } from "./write-plan.js";
 
 /** Decides where each record goes, before anything is sent. @throws {KrabkaError} `INVALID_ARGUMENT`, and as `ClusterMap.topic` */

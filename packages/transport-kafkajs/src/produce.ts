@@ -1,5 +1,5 @@
+import { Backoff, type Deadline } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
-import { Backoff, type Deadline } from "./deadline.js";
 import { errorOf, INVALID_TXN_STATE, meaningOf, NONE, onTopic } from "./error-codes.js";
 import { endsAtOnce, exchange, MarkerBackoff } from "./exchange.js";
 import { PRODUCE } from "./wire/api.js";

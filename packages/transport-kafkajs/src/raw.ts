@@ -1,6 +1,5 @@
 // For tools that measure or inspect the protocol below the transport. Follows the protocol, not semantic versioning.
 export { ClusterMap } from "./cluster-map.js";
-export { Deadline } from "./deadline.js";
 export { decompress } from "./decompress.js";
 export { openWire } from "./kafkajs-internals.js";
 export { systemClock } from "./system-clock.js";

@@ -1,6 +1,12 @@
-import { type CoordinationTopic, coordinationTopicSettings, KrabkaError, type Prepared } from "@krabka/core";
+import {
+  Backoff,
+  type CoordinationTopic,
+  coordinationTopicSettings,
+  type Deadline,
+  KrabkaError,
+  type Prepared,
+} from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
-import { Backoff, type Deadline } from "./deadline.js";
 import { errorOf, meaningOf, NONE, onTopic, TOPIC_ALREADY_EXISTS } from "./error-codes.js";
 import { CREATE_TOPICS, DESCRIBE_CONFIGS } from "./wire/api.js";
 import {

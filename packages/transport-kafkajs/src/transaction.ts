@@ -1,6 +1,5 @@
-import { FencedError, KrabkaError, type ProducerPair, type Role, type WriteOutcome } from "@krabka/core";
+import { type Deadline, FencedError, KrabkaError, type ProducerPair, type Role, type WriteOutcome } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
-import type { Deadline } from "./deadline.js";
 import {
   errorOf,
   INVALID_TXN_STATE,

@@ -2,6 +2,7 @@ import {
   type CallOptions,
   type Clock,
   DEFAULT_PARTITIONS,
+  type Deadline,
   type DescribeOptions,
   type FeedListener,
   KrabkaError,
@@ -22,7 +23,6 @@ import {
 import type { Kafka, KafkaConfig } from "kafkajs";
 import { ClusterMap } from "./cluster-map.js";
 import { CoordinationReader } from "./coordination-reader.js";
-import type { Deadline } from "./deadline.js";
 import { decompress } from "./decompress.js";
 import { openWire } from "./kafkajs-internals.js";
 import { describeRole, mint } from "./mint.js";

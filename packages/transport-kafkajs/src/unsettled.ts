@@ -1,5 +1,4 @@
-import { FencedError, type WriteOutcome } from "@krabka/core";
-import type { Deadline } from "./deadline.js";
+import { type Deadline, FencedError, type WriteOutcome } from "@krabka/core";
 import { type Produced, produceAppend } from "./produce.js";
 import { type Authority, abortTransaction, commitTransaction } from "./transaction.js";
 import { committedAt, type PlannedBatch } from "./write-plan.js";

@@ -1,6 +1,5 @@
-import { KrabkaError, MAX_INT64, type ProducerPair, type Role } from "@krabka/core";
+import { type Deadline, KrabkaError, MAX_INT64, type ProducerPair, type Role } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
-import type { Deadline } from "./deadline.js";
 import { errorOf, onRole, TRANSACTIONAL_ID_AUTHORIZATION_FAILED } from "./error-codes.js";
 import { askCoordinator } from "./exchange.js";
 import { END_TXN } from "./wire/api.js";

@@ -1,5 +1,7 @@
 import {
   type CallOptions,
+  CallQueue,
+  type Deadline,
   FencedError,
   KrabkaError,
   MAX_EPOCH,
@@ -12,9 +14,7 @@ import {
   type WriterSession,
 } from "@krabka/core";
 import { isOfAllAppends, isOfAllRetirements } from "./append-refusal.js";
-import { CallQueue } from "./call-queue.js";
 import type { ClusterMap } from "./cluster-map.js";
-import type { Deadline } from "./deadline.js";
 import { meaningOf } from "./error-codes.js";
 import { mintAgain } from "./mint.js";
 import { placeRecords } from "./placement.js";
@@ -117,7 +117,7 @@ export class KafkaJsWriterSession implements WriterSession {
       (why) => Promise.reject(why),
       async (deadline) => {
         if (this.#fenced !== undefined) this.#die(this.#fenced);
-        const settled = await this.#settle(deadline.part(SETTLING_SHARE));
+        const settled = await this.#settle(deadline.within(deadline.remainingMs * SETTLING_SHARE));
         try {
           this.#pair = await mintAgain(this.#map, this.role, this.#context.transactionTimeoutMs, this.#pair, deadline);
         } catch (error) {

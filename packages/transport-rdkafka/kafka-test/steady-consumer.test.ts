@@ -1,7 +1,6 @@
-import { encodeUtf8 } from "@krabka/core";
+import { Deadline, encodeUtf8 } from "@krabka/core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ClientConfig } from "../src/client-config.js";
-import { Deadline } from "../src/deadline.js";
 import { SteadyConsumer } from "../src/steady-consumer.js";
 import { systemClock } from "../src/system-clock.js";
 import { type RdKafkaHarness, startHarness } from "./rdkafka-harness.js";

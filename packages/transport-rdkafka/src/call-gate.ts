@@ -1,4 +1,4 @@
-import type { Deadline } from "./deadline.js";
+import type { Deadline } from "@krabka/core";
 
 /**
  * - `quick`: usually answered in milliseconds.

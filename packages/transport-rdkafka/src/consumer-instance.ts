@@ -1,6 +1,6 @@
+import type { Deadline } from "@krabka/core";
 import { type ClientSettings, HEARTBEAT_MS } from "./client-config.js";
 import type { ConnectionTrouble } from "./connection-trouble.js";
-import type { Deadline } from "./deadline.js";
 import {
   type Callback,
   createConsumer,

@@ -1,7 +1,14 @@
-import { type CallOptions, type Clock, type FeedListener, KrabkaError, type Role, type RoleFeed } from "@krabka/core";
+import {
+  type CallOptions,
+  type Clock,
+  Deadline,
+  type FeedListener,
+  KrabkaError,
+  type Role,
+  type RoleFeed,
+} from "@krabka/core";
 import type { ClientConfig } from "./client-config.js";
 import { HAND_OVER_MS } from "./consumer-instance.js";
-import { Deadline } from "./deadline.js";
 import { errorOf, GROUP_AUTHORIZATION_FAILED } from "./native-errors.js";
 import { type Follower, PartitionReader } from "./partition-reader.js";
 import { SteadyConsumer } from "./steady-consumer.js";

@@ -1,5 +1,4 @@
-import { KrabkaError, type ProducerPair, type Role } from "@krabka/core";
-import type { Deadline } from "./deadline.js";
+import { type Deadline, KrabkaError, type ProducerPair, type Role } from "@krabka/core";
 import type { NativeError } from "./native-binding.js";
 import {
   codeOf,

@@ -1,6 +1,5 @@
-import { KrabkaError } from "@krabka/core";
+import { type Deadline, KrabkaError } from "@krabka/core";
 import { type CallGate, type Lane, nativeCalls } from "./call-gate.js";
-import type { Deadline } from "./deadline.js";
 import type { Callback, NativeError } from "./native-binding.js";
 import { errorOf } from "./native-errors.js";
 

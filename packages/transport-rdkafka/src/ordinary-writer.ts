@@ -1,6 +1,12 @@
-import { type Clock, KrabkaError, type RawRecord, type RecordPosition, type TopicPartition } from "@krabka/core";
+import {
+  type Clock,
+  type Deadline,
+  KrabkaError,
+  type RawRecord,
+  type RecordPosition,
+  type TopicPartition,
+} from "@krabka/core";
 import type { ClientConfig } from "./client-config.js";
-import type { Deadline } from "./deadline.js";
 import type { NativeError } from "./native-binding.js";
 import { CLIENT_CLOSED, codeOf, errorOf } from "./native-errors.js";
 import { type Delivery, ProducerInstance } from "./producer-instance.js";

@@ -1,5 +1,4 @@
-import type { CoordinationRecord, FeedListener, KrabkaError, Role } from "@krabka/core";
-import type { Deadline } from "./deadline.js";
+import type { CoordinationRecord, Deadline, FeedListener, KrabkaError, Role } from "@krabka/core";
 import type { NativeMessage } from "./native-binding.js";
 import { PartitionView, type ReadEntry, readEntry } from "./partition-view.js";
 import type { TailProbe } from "./tail-probe.js";

@@ -1,7 +1,6 @@
-import { KrabkaError } from "@krabka/core";
+import { type Deadline, KrabkaError } from "@krabka/core";
 import type { Lane } from "./call-gate.js";
 import { ConnectionTrouble } from "./connection-trouble.js";
-import type { Deadline } from "./deadline.js";
 import {
   createProducer,
   type NativeCallbacks,

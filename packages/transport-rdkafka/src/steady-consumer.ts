@@ -1,7 +1,7 @@
+import { Deadline } from "@krabka/core";
 import type { ClientSettings } from "./client-config.js";
 import { ConnectionTrouble } from "./connection-trouble.js";
 import { ConsumerInstance, type ConsumerListener } from "./consumer-instance.js";
-import { Deadline } from "./deadline.js";
 import type { NativeError, NativeMetadata } from "./native-binding.js";
 import { systemClock } from "./system-clock.js";
 

@@ -1,6 +1,6 @@
+import type { Deadline } from "@krabka/core";
 import type { ClientSettings } from "./client-config.js";
 import { HAND_OVER_MS } from "./consumer-instance.js";
-import type { Deadline } from "./deadline.js";
 import type { NativeMessage } from "./native-binding.js";
 import { type ReadEntry, readEntry } from "./partition-view.js";
 import { SteadyConsumer } from "./steady-consumer.js";

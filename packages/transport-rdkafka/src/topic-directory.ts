@@ -1,5 +1,4 @@
-import { KrabkaError } from "@krabka/core";
-import type { Deadline } from "./deadline.js";
+import { type Deadline, KrabkaError } from "@krabka/core";
 import { errorOf } from "./native-errors.js";
 import type { SteadyConsumer } from "./steady-consumer.js";
 

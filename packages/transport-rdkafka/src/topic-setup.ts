@@ -1,8 +1,13 @@
-import { type CoordinationTopic, coordinationTopicSettings, KrabkaError, type Prepared } from "@krabka/core";
+import {
+  type CoordinationTopic,
+  coordinationTopicSettings,
+  type Deadline,
+  KrabkaError,
+  type Prepared,
+} from "@krabka/core";
 import { nativeCalls } from "./call-gate.js";
 import { UNSUPPORTED_REASONS } from "./capabilities.js";
 import type { ClientConfig } from "./client-config.js";
-import type { Deadline } from "./deadline.js";
 import type { Describer } from "./describer.js";
 import { createTopic, type NativeError, type NativeMetadata } from "./native-binding.js";
 import { codeOf, errorOf, TOPIC_ALREADY_EXISTS } from "./native-errors.js";

@@ -1,5 +1,4 @@
-import { KrabkaError, type WriteOutcome } from "@krabka/core";
-import { Deadline } from "./deadline.js";
+import { Deadline, KrabkaError, type WriteOutcome } from "@krabka/core";
 import type { NativeError } from "./native-binding.js";
 import {
   codeOf,

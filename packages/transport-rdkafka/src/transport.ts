@@ -1,7 +1,9 @@
 import {
+  Backoff,
   type CallOptions,
   type Clock,
   type CoordinationTopic,
+  Deadline,
   type FeedListener,
   KrabkaError,
   type Prepared,
@@ -20,7 +22,6 @@ import {
 import { capabilitiesWith, UNSUPPORTED_REASONS } from "./capabilities.js";
 import { ClientConfig } from "./client-config.js";
 import { CoordinationReader } from "./coordination-reader.js";
-import { Backoff, Deadline } from "./deadline.js";
 import type { Describer } from "./describer.js";
 import { mint } from "./mint.js";
 import type { RdKafkaConfig } from "./native-binding.js";

@@ -1,5 +1,4 @@
-import { KrabkaError, type OutgoingRecord, partitionForRecord, type RawRecord } from "@krabka/core";
-import type { Deadline } from "./deadline.js";
+import { type Deadline, KrabkaError, type OutgoingRecord, partitionForRecord, type RawRecord } from "@krabka/core";
 import type { ProducerMessage } from "./producer-instance.js";
 import type { TopicDirectory } from "./topic-directory.js";
 

@@ -1,6 +1,8 @@
 import {
   type CallOptions,
+  CallQueue,
   type Clock,
+  Deadline,
   KrabkaError,
   type OutgoingRecord,
   type ProducerPair,
@@ -8,9 +10,7 @@ import {
   type WriteOutcome,
   type WriterSession,
 } from "@krabka/core";
-import { CallQueue } from "./call-queue.js";
 import { UNSUPPORTED_REASONS } from "./capabilities.js";
-import { Deadline } from "./deadline.js";
 import type { ProducerInstance, ProducerMessage } from "./producer-instance.js";
 import { Transaction } from "./transaction.js";
 import type { WritePlanner } from "./write-plan.js";

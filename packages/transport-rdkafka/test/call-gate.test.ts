@@ -1,6 +1,6 @@
+import { Deadline } from "@krabka/core";
 import { describe, expect, it } from "vitest";
 import { CallGate, slotsFor } from "../src/call-gate.js";
-import { Deadline } from "../src/deadline.js";
 import { systemClock } from "../src/system-clock.js";
 
 const limit = (signal?: AbortSignal) => new Deadline(systemClock, { signal }, 60_000);

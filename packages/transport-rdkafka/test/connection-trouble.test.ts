@@ -1,6 +1,6 @@
+import { Deadline } from "@krabka/core";
 import { describe, expect, it } from "vitest";
 import { ConnectionTrouble } from "../src/connection-trouble.js";
-import { Deadline } from "../src/deadline.js";
 import { textOf } from "../src/native-binding.js";
 import { systemClock } from "../src/system-clock.js";
 

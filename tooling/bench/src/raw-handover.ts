@@ -1,7 +1,6 @@
-import type { ProducerPair, Role } from "@krabka/core";
+import { Deadline, type ProducerPair, type Role } from "@krabka/core";
 import {
   ClusterMap,
-  Deadline,
   decodeBatches,
   decodeFetch,
   decodeInitProducerId,

@@ -1,7 +1,5 @@
-import type { Clock } from "@krabka/core";
+import { CallQueue, type Clock, Deadline } from "@krabka/core";
 import { describe, expect, it } from "vitest";
-import { CallQueue } from "../src/call-queue.js";
-import { Deadline } from "../src/deadline.js";
 
 const STILL: Clock = { wallMs: () => 0, monotonicMs: () => 0, setTimer: () => ({ cancel: () => undefined }) };
 
