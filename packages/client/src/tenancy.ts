@@ -9,8 +9,9 @@ import {
   type Transport,
   type WriteOutcome,
 } from "@krabka/core";
+import { Backoff } from "./backoff.js";
 import { type Logger, publish } from "./events.js";
-import type { Limit } from "./limits.js";
+import { type Limit, pause } from "./limits.js";
 import { Loss } from "./loss.js";
 import type { Registrar } from "./registrar.js";
 import type { Reign, Tenure } from "./reign.js";
@@ -71,6 +72,9 @@ export class Tenancy {
   #expiryTimer = { cancel() {} };
   /** Settles with the taking of a new epoch; never rejects. */
   #reminting: Promise<unknown> | undefined;
+  readonly #regainBackoff = new Backoff();
+  /** Before the next attempt to regain; none unless the last one failed. */
+  #regainPauseMs = 0;
 
   constructor(parts: TenancyParts) {
     this.transport = parts.transport;
@@ -247,12 +251,18 @@ export class Tenancy {
     try {
       if (!conditionalRemint.supported) this.lose(Loss.givenUp(this.who, conditionalRemint.reason));
       this.requireHeld();
+      // Each of many waiting writes would else take an epoch, and there are 32,768 of a producer id.
+      if (this.#regainPauseMs > 0) await pause(this.clock, this.#regainPauseMs, this.#lost.signal);
+      this.requireHeld();
       const settled = await this.#remint();
       // A grant of somebody who has left meanwhile would only keep the others waiting.
       this.requireHeld();
       this.renewed(await this.reign.grant(state, [], { timeoutMs: this.callMs() }));
+      this.#regainBackoff.reset();
+      this.#regainPauseMs = 0;
       return settled;
     } catch (error) {
+      this.#regainPauseMs = Math.ceil(Math.min(this.#regainBackoff.next(), this.#config.renewMs / 4));
       throw this.after(error);
     }
   }

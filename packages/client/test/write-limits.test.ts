@@ -1,4 +1,5 @@
 import { partitionForRole } from "@krabka/core";
+import { KafkaCode } from "@krabka/testing";
 import { describe, expect, it } from "vitest";
 import { recordsOf } from "./simulation/coordination-log.js";
 import { LEASE_MS, type Member, ROLE, World } from "./world.js";
@@ -105,3 +106,32 @@ describe.each(["append", "transaction"] as const)("the limit of a write (lease r
     await end(world, a);
   });
 });
+
+const isOfLease = (ask: object): boolean => {
+  const { topic, partitions = [] } = ask as { topic?: string; partitions?: readonly { topic: string }[] };
+  return [topic, ...partitions.map((one) => one.topic)].includes(COORDINATION.topic);
+};
+
+it.each(["append", "transaction"] as const)(
+  "many writes that wait for a new epoch in vain take few epochs (lease records by %s)",
+  async (mode) => {
+    const { world, a, leadership, epoch } = await owingAnEpoch(mode);
+    epoch.release();
+    for (const api of ["Produce", "AddPartitionsToTxn"] as const) {
+      world.cluster.faults.inject({
+        api,
+        clientId: "a",
+        times: 10_000,
+        action: { kind: "error", code: KafkaCode.TOPIC_AUTHORIZATION_FAILED },
+        matches: ({ ask }) => isOfLease(ask),
+      });
+    }
+    const before = world.count("InitProducerId", "a");
+    const writes = Array.from({ length: 500 }, () => told(world, leadership.write(record("never"))));
+    const codes = new Set((await Promise.all(writes)).map(({ code }) => code));
+    expect(codes).toEqual(new Set(["NOT_COMMITTED", "NOT_LEADER"]));
+    expect(world.count("InitProducerId", "a") - before).toBeLessThan(40);
+    expect(values(world)).toEqual(["1"]);
+    await end(world, a);
+  },
+);
