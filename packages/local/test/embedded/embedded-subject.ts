@@ -1,10 +1,9 @@
-import type { ReadRecord, TopicPartition } from "@krabka/core";
+import { Deadline, type ReadRecord, type TopicPartition } from "@krabka/core";
 import { EmbeddedTransport } from "@krabka/local";
 import type { HarnessPower, TransportHarness, TransportSubject } from "@krabka/testing/conformance";
 import { decodeRecord, encodeRecord } from "../../src/embedded/broker/record-bytes.js";
 import type { BrokerAnswer, BrokerRequest } from "../../src/embedded/broker/request.js";
 import { BrokerClient } from "../../src/embedded/link/broker-client.js";
-import { CallLimit } from "../../src/embedded/link/call-limit.js";
 import { SocketConnector } from "../../src/embedded/socket/socket-connector.js";
 import { systemClock } from "../../src/system-clock.js";
 import { FaultProxy } from "./fault-proxy.js";
@@ -61,8 +60,8 @@ class Witness {
     return this.#client.close();
   }
 
-  #limit(): CallLimit {
-    return new CallLimit(systemClock, undefined, PATIENCE_MS);
+  #limit(): Deadline {
+    return new Deadline(systemClock, undefined, PATIENCE_MS);
   }
 }
 

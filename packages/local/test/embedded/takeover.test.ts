@@ -1,10 +1,9 @@
-import { encodeUtf8, KrabkaError, Role } from "@krabka/core";
+import { Deadline, encodeUtf8, KrabkaError, Role } from "@krabka/core";
 import { EmbeddedTransport } from "@krabka/local";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { BrokerHost } from "../../src/embedded/broker/broker-host.js";
 import { encodeRequest } from "../../src/embedded/broker/request-codec.js";
 import { BrokerClient } from "../../src/embedded/link/broker-client.js";
-import { CallLimit } from "../../src/embedded/link/call-limit.js";
 import { systemClock } from "../../src/system-clock.js";
 import { Disk } from "../disk.js";
 import { type Temporary, temporary } from "./temporary.js";
@@ -159,7 +158,7 @@ describe("A client that the broker forgot while it was connected", () => {
       systemClock,
     );
     closing.push(client);
-    await client.ready(new CallLimit(systemClock, undefined, 5000));
+    await client.ready(new Deadline(systemClock, undefined, 5000));
     const register = encodeRequest({ kind: "register-client" });
     await Promise.all(
       Array.from({ length: 10_000 }, (_, index) =>

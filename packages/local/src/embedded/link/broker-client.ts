@@ -1,9 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { type Clock, KrabkaError, type Timer } from "@krabka/core";
+import { type Clock, type Deadline, KrabkaError, type Timer } from "@krabka/core";
 import { LocalError } from "../../errors.js";
 import type { Sighting } from "../broker/openings.js";
 import type { BrokerAnswer, BrokerRequest } from "../broker/request.js";
-import type { CallLimit } from "./call-limit.js";
 import { FeedLedger, type FeedSink } from "./feed-ledger.js";
 import type { PendingRequest } from "./pending-request.js";
 import type { BrokerPort, BrokerQuery, Connector, FeedSpec, PortListener, QueryResult } from "./port.js";
@@ -11,7 +10,7 @@ import { QueryLedger } from "./query-ledger.js";
 import { RequestLedger } from "./request-ledger.js";
 
 export interface ClientFeed {
-  sync(limit: CallLimit): Promise<bigint>;
+  sync(limit: Deadline): Promise<bigint>;
   close(): void;
 }
 
@@ -57,9 +56,9 @@ export class BrokerClient {
   }
 
   /** Resolves when there is a way to the broker. @throws {KrabkaError} `UNREACHABLE`, or why there can't be one */
-  async ready(limit: CallLimit): Promise<void> {
+  async ready(limit: Deadline): Promise<void> {
     this.#refuseClosed();
-    if (this.#port !== undefined) return limit.check();
+    if (this.#port !== undefined) return limit.throwIfEnded();
     this.#refuseHopeless();
     const waiter = { resolve: (): void => undefined, reject: (_: Error): void => undefined };
     const connected = new Promise<void>((resolve, reject) => Object.assign(waiter, { resolve, reject }));
@@ -95,7 +94,7 @@ export class BrokerClient {
     return pending;
   }
 
-  async query(query: BrokerQuery, limit: CallLimit): Promise<QueryResult> {
+  async query(query: BrokerQuery, limit: Deadline): Promise<QueryResult> {
     return this.#ask((port, id) => port.query(id, query), undefined, limit);
   }
 
@@ -148,10 +147,10 @@ export class BrokerClient {
   async #ask(
     send: (port: BrokerPort, id: number) => void,
     feed: number | undefined,
-    limit: CallLimit,
+    limit: Deadline,
   ): Promise<QueryResult> {
     this.#refuseClosed();
-    limit.check();
+    limit.throwIfEnded();
     this.#refuseHopeless();
     const id = this.#nextId++;
     const result = this.#queries.add(id, (port) => send(port, id), feed);

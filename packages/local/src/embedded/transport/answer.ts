@@ -1,6 +1,6 @@
+import type { Deadline } from "@krabka/core";
 import type { BrokerAnswer, BrokerRequest } from "../broker/request.js";
 import type { BrokerClient } from "../link/broker-client.js";
-import type { CallLimit } from "../link/call-limit.js";
 import type { PendingRequest } from "../link/pending-request.js";
 import { lostError } from "./refusals.js";
 
@@ -8,7 +8,7 @@ import { lostError } from "./refusals.js";
 export async function answerTo(
   client: BrokerClient,
   pending: PendingRequest,
-  limit: CallLimit,
+  limit: Deadline,
   what: string,
 ): Promise<BrokerAnswer> {
   try {
@@ -21,5 +21,5 @@ export async function answerTo(
   }
 }
 
-export const ask = (client: BrokerClient, request: BrokerRequest, limit: CallLimit): Promise<BrokerAnswer> =>
+export const ask = (client: BrokerClient, request: BrokerRequest, limit: Deadline): Promise<BrokerAnswer> =>
   answerTo(client, client.send(request), limit, request.kind);

@@ -1,5 +1,7 @@
 import {
   type CallOptions,
+  CallQueue,
+  type Deadline,
   FencedError,
   KrabkaError,
   type OutgoingRecord,
@@ -13,18 +15,16 @@ import {
 import { sequenceAfter } from "../broker/fences.js";
 import type { BrokerAnswer, BrokerRequest } from "../broker/request.js";
 import type { BrokerClient } from "../link/broker-client.js";
-import type { CallLimit } from "../link/call-limit.js";
 import { AnswerLost, type PendingRequest } from "../link/pending-request.js";
-import { CallQueue } from "./call-queue.js";
 import { type Placement, place } from "./placement.js";
 import { lostError, refusalError, unexpected } from "./refusals.js";
 
 export interface SessionContext {
   readonly client: BrokerClient;
   readonly wallMs: () => number;
-  readonly limitOf: (options: CallOptions | undefined) => CallLimit;
+  readonly limitOf: (options: CallOptions | undefined) => Deadline;
   /** @throws {KrabkaError} `UNKNOWN_TOPIC` */
-  readonly partitionsOf: (topic: string, limit: CallLimit) => Promise<number>;
+  readonly partitionsOf: (topic: string, limit: Deadline) => Promise<number>;
   readonly onClose: () => void;
 }
 
@@ -147,7 +147,7 @@ export class EmbeddedSession implements WriterSession {
     this.#context.onClose();
   }
 
-  async #askForEpoch(unsettled: Unsettled | undefined, limit: CallLimit): Promise<BrokerAnswer> {
+  async #askForEpoch(unsettled: Unsettled | undefined, limit: Deadline): Promise<BrokerAnswer> {
     const { role, pair } = this;
     const request: BrokerRequest = { kind: "remint", role, pair, unsettled: unsettled?.request.sequence };
     this.#reminting ??= this.#client.send(request);
@@ -168,7 +168,7 @@ export class EmbeddedSession implements WriterSession {
 
   async #write(
     options: CallOptions | undefined,
-    write: (limit: CallLimit) => Promise<WriteOutcome>,
+    write: (limit: Deadline) => Promise<WriteOutcome>,
   ): Promise<WriteOutcome> {
     try {
       return await this.#inTurn(options, async (limit) => {
@@ -186,12 +186,13 @@ export class EmbeddedSession implements WriterSession {
     }
   }
 
-  async #inTurn<T>(options: CallOptions | undefined, work: (limit: CallLimit) => Promise<T>): Promise<T> {
+  async #inTurn<T>(options: CallOptions | undefined, work: (limit: Deadline) => Promise<T>): Promise<T> {
     this.#refuseClosed();
     const limit = this.#context.limitOf(options);
-    return this.#queue.run(limit, async () => {
+    const leave = (why: Error): Promise<T> => Promise.reject(why);
+    return this.#queue.run(limit, leave, async () => {
       this.#refuseClosed();
-      limit.check();
+      limit.throwIfEnded();
       return work(limit);
     });
   }
@@ -200,7 +201,7 @@ export class EmbeddedSession implements WriterSession {
     if (this.#closing !== undefined) throw new KrabkaError("CLOSED", "The session was closed", { role: this.role });
   }
 
-  async #place(records: readonly OutgoingRecord[], limit: CallLimit): Promise<Placement> {
+  async #place(records: readonly OutgoingRecord[], limit: Deadline): Promise<Placement> {
     const counts = new Map<string, number>();
     for (const { topic } of records) {
       if (!counts.has(topic)) counts.set(topic, await this.#context.partitionsOf(topic, limit));
@@ -210,14 +211,14 @@ export class EmbeddedSession implements WriterSession {
     return placement;
   }
 
-  #placeAt({ topic, partition }: TopicPartition, records: readonly RawRecord[], limit: CallLimit): Promise<Placement> {
+  #placeAt({ topic, partition }: TopicPartition, records: readonly RawRecord[], limit: Deadline): Promise<Placement> {
     return this.#place(
       records.map(({ key, value, headers }) => ({ key, value, headers, topic, partition })),
       limit,
     );
   }
 
-  async #send(request: BrokerRequest, placement: Placement, limit: CallLimit): Promise<WriteOutcome> {
+  async #send(request: BrokerRequest, placement: Placement, limit: Deadline): Promise<WriteOutcome> {
     const pending = this.#client.send(request);
     if (pending.bytes.length > this.#client.maxRequestBytes) {
       pending.abandon();

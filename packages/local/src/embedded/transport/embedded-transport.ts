@@ -4,6 +4,7 @@ import {
   type Clock,
   type CoordinationTopic,
   DEFAULT_PARTITIONS,
+  Deadline,
   type FeedListener,
   KrabkaError,
   type Prepared,
@@ -22,7 +23,6 @@ import {
 import { systemClock } from "../../system-clock.js";
 import { BrokerHost } from "../broker/broker-host.js";
 import { BrokerClient } from "../link/broker-client.js";
-import { CallLimit } from "../link/call-limit.js";
 import { HostConnector } from "../link/host-connector.js";
 import type { Connector } from "../link/port.js";
 import { SocketConnector } from "../socket/socket-connector.js";
@@ -207,7 +207,7 @@ export class EmbeddedTransport implements Transport {
       client: this.#client,
       wallMs: () => this.#clock.wallMs(),
       limitOf: (bounds: CallOptions | undefined) => this.#limitOf(bounds),
-      partitionsOf: (topic: string, bound: CallLimit) => this.#directory.partitionsOf(topic, bound),
+      partitionsOf: (topic: string, bound: Deadline) => this.#directory.partitionsOf(topic, bound),
       onClose: () => this.#sessions.delete(session),
     };
     const session: EmbeddedSession = new EmbeddedSession(context, role, pair);
@@ -284,15 +284,15 @@ export class EmbeddedTransport implements Transport {
     return { topic: this.#topic, warnings: [] };
   }
 
-  #open(options: CallOptions | undefined): CallLimit {
+  #open(options: CallOptions | undefined): Deadline {
     this.#refuseClosed();
     const limit = this.#limitOf(options);
-    limit.check();
+    limit.throwIfEnded();
     return limit;
   }
 
-  #limitOf(options: CallOptions | undefined): CallLimit {
-    return new CallLimit(this.#clock, options, this.#requestTimeoutMs);
+  #limitOf(options: CallOptions | undefined): Deadline {
+    return new Deadline(this.#clock, options, this.#requestTimeoutMs);
   }
 
   #refuseClosed(): void {

@@ -1,6 +1,5 @@
-import { KrabkaError, type ProducerPair, type Role, type SessionOptions } from "@krabka/core";
+import { type Deadline, KrabkaError, type ProducerPair, type Role, type SessionOptions } from "@krabka/core";
 import type { BrokerClient } from "../link/broker-client.js";
-import type { CallLimit } from "../link/call-limit.js";
 import { answerTo } from "./answer.js";
 import { refusalError, unexpected } from "./refusals.js";
 
@@ -12,7 +11,7 @@ export async function mint(
   client: BrokerClient,
   role: Role,
   { transactionTimeoutMs, mayMint }: SessionOptions,
-  limit: CallLimit,
+  limit: Deadline,
 ): Promise<ProducerPair> {
   if (!(transactionTimeoutMs > 0 && transactionTimeoutMs <= MAX_TRANSACTION_TIMEOUT_MS)) {
     throw new KrabkaError(

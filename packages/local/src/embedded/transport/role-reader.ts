@@ -1,6 +1,7 @@
 import {
   type CallOptions,
   type CoordinationRecord,
+  type Deadline,
   decodeEntry,
   type FeedListener,
   KrabkaError,
@@ -9,14 +10,13 @@ import {
 import type { Slice, StoredRecord } from "../broker/partition-log.js";
 import { decodeRecord } from "../broker/record-bytes.js";
 import type { BrokerClient, ClientFeed } from "../link/broker-client.js";
-import type { CallLimit } from "../link/call-limit.js";
 import type { FeedSpec } from "../link/port.js";
 
 /** A role's feed. All that a broker shows is durable and decided, so nothing is ever uncommitted. */
 export class RoleReader implements RoleFeed {
   readonly #feed: ClientFeed;
   readonly #listener: FeedListener;
-  readonly #limitOf: (options: CallOptions | undefined) => CallLimit;
+  readonly #limitOf: (options: CallOptions | undefined) => Deadline;
   readonly #onClose: () => void;
   /** A replay brings records again that were reported already. */
   #reportedUpTo = -1n;
@@ -26,7 +26,7 @@ export class RoleReader implements RoleFeed {
     client: BrokerClient,
     spec: FeedSpec,
     listener: FeedListener,
-    limitOf: (options: CallOptions | undefined) => CallLimit,
+    limitOf: (options: CallOptions | undefined) => Deadline,
     onClose: () => void,
   ) {
     this.#listener = listener;

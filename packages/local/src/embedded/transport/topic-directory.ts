@@ -1,6 +1,5 @@
-import { KrabkaError } from "@krabka/core";
+import { type Deadline, KrabkaError } from "@krabka/core";
 import type { BrokerClient } from "../link/broker-client.js";
-import type { CallLimit } from "../link/call-limit.js";
 import { ask } from "./answer.js";
 import { refusalError } from "./refusals.js";
 
@@ -17,7 +16,7 @@ export class TopicDirectory {
   }
 
   /** @throws {KrabkaError} `TOPIC_MISCONFIGURED` when it exists and is another one; `INVALID_ARGUMENT` */
-  async create(topic: string, partitions: number, compacted: boolean, limit: CallLimit): Promise<void> {
+  async create(topic: string, partitions: number, compacted: boolean, limit: Deadline): Promise<void> {
     if (!Number.isInteger(partitions) || partitions < 1) {
       throw new KrabkaError("INVALID_ARGUMENT", `A topic's partitions must be an integer >= 1; got ${partitions}`);
     }
@@ -26,10 +25,10 @@ export class TopicDirectory {
   }
 
   /** @throws {KrabkaError} `UNKNOWN_TOPIC` */
-  async partitionsOf(topic: string, limit: CallLimit): Promise<number> {
+  async partitionsOf(topic: string, limit: Deadline): Promise<number> {
     const known = this.#partitions.get(topic);
     if (known !== undefined) {
-      limit.check();
+      limit.throwIfEnded();
       return known;
     }
     const result = await this.#client.query({ kind: "topic", topic }, limit);

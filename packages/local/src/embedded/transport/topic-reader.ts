@@ -1,6 +1,7 @@
 import {
   type AbortSignalLike,
   type CallOptions,
+  type Deadline,
   KrabkaError,
   MAX_TIMER_MS,
   type ReadRecord,
@@ -10,7 +11,6 @@ import { LocalError } from "../../errors.js";
 import type { StoredRecord } from "../broker/partition-log.js";
 import { decodeRecord } from "../broker/record-bytes.js";
 import type { BrokerClient } from "../link/broker-client.js";
-import type { CallLimit } from "../link/call-limit.js";
 import type { QueryResult } from "../link/port.js";
 
 /** A record as a consumer gets it. */
@@ -23,7 +23,7 @@ export interface TopicRecord extends ReadRecord, TopicPartition {
 
 export type TailStart = bigint | "earliest" | "latest";
 
-type LimitOf = (options: CallOptions) => CallLimit;
+type LimitOf = (options: CallOptions) => Deadline;
 type Fetched = Extract<QueryResult, { kind: "slice" }>;
 
 /** What is there now. */
@@ -70,7 +70,7 @@ const fetch = async (
   target: TopicPartition,
   from: TailStart,
   waits: boolean,
-  limit: CallLimit,
+  limit: Deadline,
 ): Promise<Fetched> => {
   const result = await client.query({ kind: "fetch", target, from, waits }, limit);
   const name = `${target.topic}/${target.partition}`;
