@@ -13,6 +13,10 @@ export interface LeaseKeeperOptions {
   readonly clock?: Clock | undefined;
 }
 
+const NOT_IN_TIME = "was not renewed in time";
+
+const lost = (leaseId: string, why: string): LocalError => new LocalError("LOST", `Lease ${leaseId} ${why}`);
+
 /**
  * Keeps a lease alive, one renewal at a time. It counts `ttlMs` from before the call that the authority answered, so it
  * stops claiming the lease before the authority gives it to somebody else. Lost once is lost for good.
@@ -91,8 +95,10 @@ export class LeaseKeeper {
     const { leaseId, owner, epoch } = this.lease;
     try {
       const result = await this.#service.renewLease(leaseId, owner, epoch, this.#ttlMs, { signal: this.signal });
-      if (result.success) this.#deadlineMs = startedMs + this.#ttlMs;
-      else this.#end(new LocalError("LOST", `Lease ${leaseId} is held by ${result.holder?.owner ?? "nobody"} now`));
+      if (!result.success) this.#end(lost(leaseId, `is held by ${result.holder?.owner ?? "nobody"} now`));
+      // Too late, whatever the authority says: somebody may have been told already that it is not held.
+      else if (!this.isHeld) this.#end(lost(leaseId, NOT_IN_TIME));
+      else this.#deadlineMs = startedMs + this.#ttlMs;
     } catch {
       // The next renewal tries again; the deadline tells when there is no point any more.
     }
@@ -112,7 +118,7 @@ export class LeaseKeeper {
     const leftMs = Math.max(0, this.#deadlineMs - this.#clock.monotonicMs());
     this.#deadlineTimer = this.#clock.setTimer(leftMs, () => {
       if (this.isHeld) this.#armDeadline();
-      else this.#end(new LocalError("LOST", `Lease ${this.lease.leaseId} was not renewed in time`));
+      else this.#end(lost(this.lease.leaseId, NOT_IN_TIME));
     });
   }
 

@@ -295,6 +295,32 @@ describe("Leases", () => {
     expect(keeper.signal.reason).toMatchObject({ code: "LOST" });
   });
 
+  it("a keeper that said once that it holds nothing does not hold it again, whatever answer comes after a stall", async () => {
+    const { service, clock } = await openHost();
+    let answer = (): void => undefined;
+    const answered = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    const slow = {
+      acquireLease: service.acquireLease.bind(service),
+      renewLease: async (...args: Parameters<LogBackedCoordinationService["renewLease"]>) => {
+        const result = await service.renewLease(...args);
+        await answered;
+        return result;
+      },
+    } as unknown as LogBackedCoordinationService;
+    const options = { leaseId: "l", owner: "a", ttlMs: 9000, renewMs: 3000, clock };
+    const { keeper } = granted(await LeaseKeeper.acquire(slow, options));
+    await clock.advance(8999);
+    clock.freeze();
+    await clock.advance(1);
+    expect(keeper.isHeld).toBe(false);
+    answer();
+    await settle();
+    expect(keeper.isHeld).toBe(false);
+    expect(keeper.signal.reason).toMatchObject({ code: "LOST", message: "Lease l was not renewed in time" });
+  });
+
   it("a keeper is told when somebody else holds its lease", async () => {
     const { service, clock } = await openHost();
     const { keeper } = granted(await LeaseKeeper.acquire(service, { leaseId: "l", owner: "a", ttlMs: 9000, clock }));
