@@ -424,6 +424,18 @@ describe("What a broker forgets", () => {
       timestampMs: 0,
     });
 
+  const registration = (role: string, member: string) =>
+    encodeRecord({
+      ...encodeEntry({
+        kind: "registration",
+        role: Role.of(role),
+        member: MemberId.of(member),
+        registeredAtMs: 0n,
+        attributes: NO_ATTRIBUTES,
+      }),
+      timestampMs: 0,
+    });
+
   const open = async (disk: Disk) => {
     const bench = await openBroker(disk, { maxRoles: 4 });
     await ask(bench.broker, { kind: "create-topic", topic: "coordination", partitions: 1, compacted: true });
@@ -485,6 +497,21 @@ describe("What a broker forgets", () => {
     const forged = { kind: "open", name: "forged", position: 99n, raiseBy: 5n } as const;
     expect(await reasonOf(ask(broker, forged, origin(2n)))).toBe("invalid");
     expect(await broker.describe("a")).toEqual({ producerId: 0n, epoch: 0 });
+  });
+
+  it("are roles whose removals stand at the same offsets after a replay, also where compaction came in between", async () => {
+    const disk = new Disk();
+    const { broker } = await open(disk);
+    const put = (...records: Uint8Array[]) =>
+      ask(broker, { kind: "append-unfenced", batch: { ...COORDINATION, records } });
+    for (const member of ["m1", "m2", "m1"]) await put(registration("a", member));
+    for (let round = 0; round < 3; round++) await put(...Array.from({ length: 500 }, () => record("other", "v")));
+    for (const role of ["a", "b", "c", "d", "e"]) await mint(broker, role);
+    const removals = (at: EmbeddedBroker) => visible(at, COORDINATION).filter((line) => line.endsWith("=-"));
+    const before = removals(broker);
+    expect(before).toHaveLength(2);
+    disk.unplug();
+    expect(removals((await open(disk)).broker)).toEqual(before);
   });
 
   it("are tombstones beyond a thousand: a reader that missed one has a gap, one that read it has none", async () => {

@@ -100,9 +100,10 @@ export class PartitionLog {
       if (record.key === null || record.value === null) live.delete(name);
       else live.set(name, record.key);
     }
-    const tombstones = [...live.values()].map((key) =>
-      encodeRecord({ key, value: null, headers: [], timestampMs: atMs }),
-    );
+    // By name, since the order of the records differs between a replay and a partition that was compacted.
+    const tombstones = [...live]
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([, key]) => encodeRecord({ key, value: null, headers: [], timestampMs: atMs }));
     this.append(tombstones, atMs);
     return tombstones.length > 0;
   }
