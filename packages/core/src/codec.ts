@@ -199,6 +199,17 @@ const decodeKey = (bytes: Uint8Array): DecodedKey => {
   return { kind: "registration", role, member: nonEmpty("key: member", member) };
 };
 
+/** Whom a record concerns that does not decode: the role that its key names, or undefined for bytes that are no key. */
+export const roleOfKey = (key: Uint8Array | null): string | undefined => {
+  if (key === null || key.length < 6) return undefined;
+  const end = 6 + ((key[4] as number) << 8) + (key[5] as number);
+  try {
+    return end <= key.length ? decodeUtf8(key, 6, end) : undefined;
+  } catch {
+    return undefined;
+  }
+};
+
 const headerNamed = (headers: readonly Header[], key: string): Uint8Array | undefined => {
   // Kafka allows repeated header keys; the last one wins, as in its own lastHeader().
   // It also allows a null value, which a transport may hand through as it came.

@@ -20,6 +20,7 @@ export {
   encodeAttributes,
   encodeEntry,
   MAX_ATTRIBUTES_BYTES,
+  roleOfKey,
   TERM_HEADER,
 } from "./codec.js";
 export { type Awaited, Deadline } from "./deadline.js";
@@ -36,6 +37,7 @@ export {
   type Registration,
   type RegistrationRemoved,
 } from "./record.js";
+export { stateKeyOf } from "./role-state.js";
 export { coordinationTopicSettings } from "./topic-settings.js";
 export type {
   AbortSignalLike,

@@ -143,6 +143,22 @@ export class RoleState {
   }
 }
 
+/**
+ * Of a role's records with the same key only the newest matters to its state. Leases are kept by producer id, since a state
+ * tells reigns apart by it: a zombie's record must not hide the leader's.
+ */
+export const stateKeyOf = (record: CoordinationRecord): string => {
+  switch (record.kind) {
+    case "registration":
+    case "registration-removed":
+      return `r ${record.member}`;
+    case "lease":
+      return `l ${record.pair.producerId}`;
+    case "lease-removed":
+      return "l";
+  }
+};
+
 const rosterEntryOf = (
   record: Extract<CoordinationRecord, { kind: "registration" | "registration-removed" }>,
 ): RosterEntry | undefined =>

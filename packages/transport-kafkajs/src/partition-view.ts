@@ -1,4 +1,4 @@
-import { type CoordinationRecord, decodeEntry, type Role } from "@krabka/core";
+import { type CoordinationRecord, decodeEntry, type Role, stateKeyOf } from "@krabka/core";
 import type { FetchedBatch, FetchedRecord } from "./wire/record-batch.js";
 
 export interface Malformed {
@@ -128,7 +128,7 @@ export class PartitionView {
       records = new Map();
       this.#roles.set(record.role, records);
     }
-    const key = keyOf(record);
+    const key = stateKeyOf(record);
     const known = records.get(key);
     if (known !== undefined && known.offset > record.offset) return;
     if (record.kind === "lease-removed") {
@@ -155,19 +155,6 @@ const decodeRecord = (record: FetchedRecord, stampedByLog: boolean): Coordinatio
     offset: record.offset,
     appendedAtMs: stampedByLog ? record.timestampMs : undefined,
   });
-
-/** Leases are kept by producer id, since a state tells reigns apart by it: a zombie's record must not hide the leader's. */
-const keyOf = (record: CoordinationRecord): string => {
-  switch (record.kind) {
-    case "registration":
-    case "registration-removed":
-      return `r ${record.member}`;
-    case "lease":
-      return `l ${record.pair.producerId}`;
-    case "lease-removed":
-      return "l";
-  }
-};
 
 const byOffset = (records: CoordinationRecord[]): CoordinationRecord[] =>
   records.sort((a, b) => (a.offset < b.offset ? -1 : a.offset > b.offset ? 1 : 0));

@@ -1,11 +1,4 @@
-import { brokerTrials } from "../../client/kafka-test/trials/brokers.js";
-import { callTrials } from "../../client/kafka-test/trials/calls.js";
-import { codeTrials } from "../../client/kafka-test/trials/codes.js";
-import { leaderMoveTrials } from "../../client/kafka-test/trials/leader-moves.js";
-import { outageTrials } from "../../client/kafka-test/trials/outages.js";
-import { outcomeTrials } from "../../client/kafka-test/trials/outcomes.js";
-import { termTrials } from "../../client/kafka-test/trials/terms.js";
-import { transactionTimeoutTrials } from "../../client/kafka-test/trials/transaction-timeouts.js";
+import { sharedTrials } from "../../client/kafka-test/trials/describe-trials.js";
 import { declareTrials } from "../../client/kafka-test/trials/trial.js";
 import { RdKafkaTransport } from "../src/index.js";
 import { termEndingTrials } from "./term-ending-trials.js";
@@ -18,17 +11,6 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   B4: "term-ending-trials.ts: conditionalRemint is missing",
 };
 
-const shared = [
-  ...termTrials,
-  ...outcomeTrials,
-  ...brokerTrials,
-  ...callTrials,
-  ...codeTrials,
-  ...transactionTimeoutTrials,
-  ...outageTrials,
-  ...leaderMoveTrials,
-];
-
 declareTrials(
   "rdkafka",
   ({ bootstrap, clientId, requestTimeoutMs }) => {
@@ -40,5 +22,5 @@ declareTrials(
     };
     return new RdKafkaTransport({ brokers, requestTimeoutMs });
   },
-  [...shared.filter(({ title }) => ELSEWHERE[title.split(":")[0] ?? ""] === undefined), ...termEndingTrials],
+  [...sharedTrials.filter(({ title }) => ELSEWHERE[title.split(":")[0] ?? ""] === undefined), ...termEndingTrials],
 );

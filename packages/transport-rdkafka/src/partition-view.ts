@@ -1,4 +1,4 @@
-import { type CoordinationRecord, decodeEntry, decodeUtf8, type Header, type Role } from "@krabka/core";
+import { type CoordinationRecord, decodeEntry, type Header, type Role, roleOfKey, stateKeyOf } from "@krabka/core";
 import type { NativeMessage } from "./native-binding.js";
 
 /** One record as read: what it says, or why it says nothing. */
@@ -15,17 +15,6 @@ const MALFORMED_KEPT = 1_000;
 /** node-rdkafka has each header as an object with one property. */
 const headersOf = (message: NativeMessage): readonly Header[] =>
   (message.headers ?? []).flatMap((header) => Object.entries(header).map(([key, value]) => ({ key, value })));
-
-/** The role that a key names, or undefined for bytes that are no key. */
-const roleOfKey = (key: Uint8Array | null): string | undefined => {
-  if (key === null || key.length < 6) return undefined;
-  const end = 6 + ((key[4] as number) << 8) + (key[5] as number);
-  try {
-    return end <= key.length ? decodeUtf8(key, 6, end) : undefined;
-  } catch {
-    return undefined;
-  }
-};
 
 /** Decodes a record of the coordination topic. node-rdkafka does not tell whose clock a timestamp is, so none is taken. */
 export const readEntry = (message: NativeMessage): ReadEntry => {
@@ -75,19 +64,6 @@ export class PartitionView {
     if (record.kind === "lease-removed") {
       for (const [key, { kind }] of records) if (kind === "lease") records.delete(key);
     }
-    records.set(keyOf(record), record);
+    records.set(stateKeyOf(record), record);
   }
 }
-
-/** Leases are kept by producer id, since a state tells reigns apart by it: a zombie's record must not hide the leader's. */
-const keyOf = (record: CoordinationRecord): string => {
-  switch (record.kind) {
-    case "registration":
-    case "registration-removed":
-      return `r ${record.member}`;
-    case "lease":
-      return `l ${record.pair.producerId}`;
-    case "lease-removed":
-      return "l";
-  }
-};

@@ -6,16 +6,19 @@ import { outageTrials } from "./outages.js";
 import { outcomeTrials } from "./outcomes.js";
 import { termTrials } from "./terms.js";
 import { transactionTimeoutTrials } from "./transaction-timeouts.js";
-import { declareTrials, type MakeTransport } from "./trial.js";
+import { declareTrials, type MakeTransport, type Trial } from "./trial.js";
+
+/** The trials whose bodies fit any transport that can do all. */
+export const sharedTrials: readonly Trial[] = [
+  ...termTrials,
+  ...outcomeTrials,
+  ...brokerTrials,
+  ...callTrials,
+  ...codeTrials,
+  ...transactionTimeoutTrials,
+  ...outageTrials,
+  ...leaderMoveTrials,
+];
 
 export const describeTrials = (name: string, makeTransport: MakeTransport): void =>
-  declareTrials(name, makeTransport, [
-    ...termTrials,
-    ...outcomeTrials,
-    ...brokerTrials,
-    ...callTrials,
-    ...codeTrials,
-    ...transactionTimeoutTrials,
-    ...outageTrials,
-    ...leaderMoveTrials,
-  ]);
+  declareTrials(name, makeTransport, sharedTrials);

@@ -2,11 +2,11 @@ import {
   type CallOptions,
   type CoordinationRecord,
   decodeEntry,
-  decodeUtf8,
   type FeedListener,
   KrabkaError,
   type Role,
   type RoleFeed,
+  roleOfKey,
 } from "@krabka/core";
 import {
   ConnectionLostError,
@@ -25,17 +25,6 @@ interface Waiter {
 }
 
 type Decoded = { readonly record: CoordinationRecord } | { readonly offset: bigint; readonly error: Error };
-
-/** The role that a key names, or undefined for bytes that are no key. */
-const roleOfKey = (key: Uint8Array | null): string | undefined => {
-  if (key === null || key.length < 6) return undefined;
-  const end = 6 + ((key[4] as number) << 8) + (key[5] as number);
-  try {
-    return end <= key.length ? decodeUtf8(key, 6, end) : undefined;
-  } catch {
-    return undefined;
-  }
-};
 
 /** Reads one role's partition with long-poll fetches and sorts what it reads into committed and undecided. */
 export class FakeFeed implements RoleFeed {
