@@ -293,6 +293,18 @@ describe("A process that takes part", () => {
     expect((await rejection(alone.describe(ROLE, { timeoutMs: 50 }))).code).toBe("UNREACHABLE");
   });
 
+  it("waits within its own bounds for a preparation that an earlier call began", async () => {
+    const alone = guest();
+    const patient = rejection(alone.prepare({ timeoutMs: 60_000 }));
+    const controller = new AbortController();
+    const aborted = rejection(alone.prepare({ timeoutMs: 60_000, signal: controller.signal }));
+    controller.abort();
+    expect((await aborted).code).toBe("ABORTED");
+    expect((await rejection(alone.prepare({ timeoutMs: 50 }))).code).toBe("UNREACHABLE");
+    await alone.close();
+    expect((await patient).code).toBe("CLOSED");
+  });
+
   it("goes on with the same session and feed after the owner came back: no gap, nothing twice", async () => {
     const first = await owner();
     const transport = guest();

@@ -158,12 +158,18 @@ export class EmbeddedTransport implements Transport {
     };
   }
 
-  prepare(options?: CallOptions): Promise<Prepared> {
-    this.#prepared ??= this.#prepare(options).catch((error: unknown) => {
+  async prepare(options?: CallOptions): Promise<Prepared> {
+    const limit = this.#open(options);
+    // One preparation serves all calls; each waits for it within its own bounds.
+    this.#prepared ??= this.#prepare(limit).catch((error: unknown) => {
       this.#prepared = undefined;
       throw error;
     });
-    return this.#prepared;
+    try {
+      return await limit.race(this.#prepared);
+    } catch (error) {
+      throw this.#client.explain(error);
+    }
   }
 
   follow(role: Role, listener: FeedListener): RoleFeed {
@@ -276,8 +282,7 @@ export class EmbeddedTransport implements Transport {
     await this.#client.close();
   }
 
-  async #prepare(options: CallOptions | undefined): Promise<Prepared> {
-    const limit = this.#open(options);
+  async #prepare(limit: Deadline): Promise<Prepared> {
     const { name, partitions } = this.#topic;
     await this.#directory.create(name, partitions, true, limit);
     for (const [topic, count] of Object.entries(this.#topics)) await this.#directory.create(topic, count, false, limit);
