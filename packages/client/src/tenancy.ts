@@ -180,6 +180,7 @@ export class Tenancy {
 
   /** Leaves on purpose: no new work from now on. What was accepted is finished under a lease that is kept alive. */
   leave(why: string, { reason, cause }: Leave = { reason: "resigned" }): void {
+    this.#expireIfDue();
     if (this.#phase !== "leading") return;
     this.#phase = "draining";
     this.#schedule();

@@ -250,6 +250,17 @@ describe("losing", () => {
     await end(world, a);
   });
 
+  it("E7: what ended while the event loop was blocked can't be given up any more", async () => {
+    const { world, a, leadership } = await lead();
+    a.clock.freeze();
+    await world.advance(LEASE_MS * 2);
+    const left = leadership.resign();
+    a.clock.resume();
+    await world.settle(left);
+    expect(leadership.loss?.reason).toBe("expired");
+    await end(world, a);
+  });
+
   it("E13: deadline, fence, rival and close in one tick give one reason", async () => {
     const { world, a, leadership } = await lead();
     let times = 0;
