@@ -66,15 +66,21 @@ const DEFAULTS = {
   forgetAfterMs: 3_600_000,
 } as const;
 
-/** @throws {LocalError} `INVALID_ARGUMENT` unless every limit is a whole number from 1 on. */
-export function limitsOf(options: ServiceOptions): Limits {
-  const limits: Record<keyof typeof DEFAULTS, number> = { ...DEFAULTS };
-  for (const name of Object.keys(DEFAULTS) as (keyof typeof DEFAULTS)[]) {
-    limits[name] = options[name] ?? DEFAULTS[name];
-    if (!Number.isSafeInteger(limits[name]) || limits[name] < 1)
-      throw invalid(name, "a whole number from 1 on", limits[name]);
+/** @throws {LocalError} `INVALID_ARGUMENT` */
+export const limitsOf = (options: ServiceOptions): Limits => wholeNumbersOf(options, DEFAULTS);
+
+/** What the options say, else the defaults. @throws {LocalError} `INVALID_ARGUMENT` unless all are whole numbers from 1 on */
+export function wholeNumbersOf<Name extends string>(
+  options: { readonly [K in NoInfer<Name>]?: number | undefined },
+  defaults: Readonly<Record<Name, number>>,
+): Record<Name, number> {
+  const numbers: Record<Name, number> = { ...defaults };
+  for (const name of Object.keys(defaults) as Name[]) {
+    const number = options[name] ?? defaults[name];
+    if (!Number.isSafeInteger(number) || number < 1) throw invalid(name, "a whole number from 1 on", number);
+    numbers[name] = number;
   }
-  return limits;
+  return numbers;
 }
 
 export const timingsOf = ({ suspectAfterMs, deadAfterMs, forgetAfterMs }: Limits): MembershipTimings => ({

@@ -12,7 +12,7 @@ export async function scratch(): Promise<{ readonly directory: string; readonly 
   return { directory, remove: () => rm(directory, { recursive: true, force: true }) };
 }
 
-/** Makes a script, by default of this folder, runnable by a plain Node process, from the sources. */
+/** Makes a script, by path or from this folder, runnable by a plain Node process, from the sources. */
 export async function bundle(script: string, into: string): Promise<string> {
   const outfile = join(into, basename(script).replace(/\.ts$/, ".mjs"));
   await build({
@@ -22,7 +22,11 @@ export async function bundle(script: string, into: string): Promise<string> {
     platform: "node",
     format: "esm",
     target: "node20",
-    alias: { "@krabka/core": path("../../core/src/index.ts"), "@krabka/local": path("../src/index.ts") },
+    alias: {
+      "@krabka/core": path("../../core/src/index.ts"),
+      "@krabka/client": path("../../client/src/index.ts"),
+      "@krabka/local": path("../src/index.ts"),
+    },
     logLevel: "error",
   });
   return outfile;

@@ -2,7 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { CoordinationClient, FencedError, FencingToken, KrabkaError, MemberId, Role } from "@krabka/client";
 import { EmbeddedTransport, type OpenOptions } from "@krabka/local";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { bundle, Talker } from "./processes.js";
+import { bundle } from "../bundle.js";
+import { Talker } from "./processes.js";
 import { type Temporary, temporary } from "./temporary.js";
 
 const TOPIC = "commands";
@@ -129,7 +130,7 @@ describe("The client in several processes on one directory", () => {
   let script = "";
 
   const start = async (name: string): Promise<Talker> => {
-    script = await bundle("member.ts", `${place.directory}/..`);
+    script = await bundle("embedded/member.ts", `${place.directory}/..`);
     const member = new Talker(script, [name, place.directory, TOPIC, String(LEASE_MS)]);
     members.set(name, member);
     closing.push(() => member.kill());
@@ -238,7 +239,7 @@ describe("The client in several processes on one directory", () => {
 describe("The client while the owner is away for long", () => {
   it("loses its leadership by its own clock, and goes on with all that was acknowledged when the owner is back", async () => {
     const { directory, socketPath } = place;
-    const script = await bundle("owner.ts", `${directory}/..`);
+    const script = await bundle("embedded/owner.ts", `${directory}/..`);
     const first = new Talker(script, [directory, socketPath]);
     closing.push(() => first.kill());
     await first.hear("ready");

@@ -8,8 +8,9 @@ import {
 } from "@krabka/core";
 import { EmbeddedTransport } from "@krabka/local";
 import { expect, it } from "vitest";
+import { bundle } from "../bundle.js";
 import { randomFrom, runs } from "../log-script.js";
-import { bundle, Talker } from "./processes.js";
+import { Talker } from "./processes.js";
 import { temporary } from "./temporary.js";
 
 const LANES = 4;
@@ -28,7 +29,7 @@ it("kill -9 of the owner at any moment: what was acknowledged is there once, tok
   const kills = runs(10);
   const place = await temporary();
   const { directory, socketPath } = place;
-  const script = await bundle("owner.ts", `${directory}/..`);
+  const script = await bundle("embedded/owner.ts", `${directory}/..`);
   let owner = new Talker(script, [directory, socketPath]);
   await owner.hear("ready");
   const transport = EmbeddedTransport.connect({ socketPath, topics: { [TOPIC]: LANES }, requestTimeoutMs: 10_000 });

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { bundle, Talker } from "./processes.js";
+import { bundle } from "../bundle.js";
+import { Talker } from "./processes.js";
 import { temporary } from "./temporary.js";
 
 const PARTS = 5;
@@ -12,7 +13,7 @@ const BYTES_A_ROLE = 250;
 
 it("what an owner keeps in memory stays flat under ever new roles, members, clients and records", async () => {
   const place = await temporary();
-  const script = await bundle("hoard.ts", `${place.directory}/..`);
+  const script = await bundle("embedded/hoard.ts", `${place.directory}/..`);
   const owner = new Talker(script, [place.directory, String(PARTS), String(ROLES_IN_PART)], ["--expose-gc"]);
   await owner.exited;
   const kept = owner.said.map(({ text }) => Number(text));

@@ -2,8 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { FencingToken, TOKEN_HEADER } from "@krabka/core";
 import { EmbeddedTransport } from "@krabka/local";
 import { expect, it } from "vitest";
+import { bundle } from "../bundle.js";
 import { randomFrom, runs } from "../log-script.js";
-import { bundle, Talker } from "./processes.js";
+import { Talker } from "./processes.js";
 import { temporary } from "./temporary.js";
 
 const TOPIC = "commands";
@@ -29,7 +30,7 @@ it(
     const kills = runs(12);
     const place = await temporary();
     const { directory } = place;
-    const script = await bundle("member.ts", `${directory}/..`);
+    const script = await bundle("embedded/member.ts", `${directory}/..`);
     const all: Talker[] = [];
     let living: Talker[] = [];
     const start = async (): Promise<void> => {
@@ -100,7 +101,7 @@ it(
 it("of eight processes that start at once exactly one owns the directory, and when it is killed exactly one other does", async () => {
   const place = await temporary();
   const { directory } = place;
-  const script = await bundle("member.ts", `${directory}/..`);
+  const script = await bundle("embedded/member.ts", `${directory}/..`);
   const all = Array.from({ length: 8 }, (_, index) => new Talker(script, [`node-${index}`, directory, TOPIC, "1000"]));
   await Promise.all(all.map((member) => member.hear("ready")));
   let living = all;

@@ -1,29 +1,4 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { basename, isAbsolute, join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
-
-const path = (relative: string): string => fileURLToPath(new URL(relative, import.meta.url));
-
-/** Makes a script, by default of this folder, runnable by a plain Node process, from the sources. */
-export async function bundle(script: string, into: string): Promise<string> {
-  const outfile = join(into, basename(script).replace(/\.ts$/, ".mjs"));
-  await build({
-    entryPoints: [isAbsolute(script) ? script : path(script)],
-    outfile,
-    bundle: true,
-    platform: "node",
-    format: "esm",
-    target: "node20",
-    alias: {
-      "@krabka/core": path("../../../core/src/index.ts"),
-      "@krabka/client": path("../../../client/src/index.ts"),
-      "@krabka/local": path("../../src/index.ts"),
-    },
-    logLevel: "error",
-  });
-  return outfile;
-}
 
 export interface Message {
   readonly kind: string;

@@ -3,7 +3,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
-import { bundle } from "./processes.js";
+import { bundle } from "../bundle.js";
 import { temporary } from "./temporary.js";
 
 it("the README's example of the embedded transport runs as it stands, again and again", async () => {

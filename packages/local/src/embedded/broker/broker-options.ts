@@ -1,5 +1,6 @@
 import type { Clock } from "@krabka/core";
 import { invalid } from "../../errors.js";
+import { wholeNumbersOf } from "../../limits.js";
 
 export interface BrokerOptions {
   readonly clock: Clock;
@@ -47,11 +48,5 @@ export const brokerLimitsOf = (options: BrokerOptions): BrokerLimits => {
   if (typeof raiseBy !== "bigint" || raiseBy < 0n || raiseBy > MAX_RAISE) {
     throw invalid("raiseCountersBy", "a bigint in 0..2^48", raiseBy);
   }
-  const limits: Record<keyof typeof DEFAULTS, number> = { ...DEFAULTS };
-  for (const name of Object.keys(DEFAULTS) as (keyof typeof DEFAULTS)[]) {
-    limits[name] = options[name] ?? DEFAULTS[name];
-    if (!Number.isSafeInteger(limits[name]) || limits[name] < 1)
-      throw invalid(name, "a whole number from 1 on", limits[name]);
-  }
-  return limits;
+  return wholeNumbersOf(options, DEFAULTS);
 };
