@@ -244,7 +244,8 @@ export class Candidacy {
       if (!isPassing(error)) throw error;
       const { role, member } = this.#registrar;
       this.#logger.debug({ role, member, err: error }, "a step of the candidacy failed; the role is read again");
-      if (!FencedError.is(error)) await pause(this.#clock, this.#backoff.next(), limit.signal);
+      // Also after a fence: the rival that minted has yet to write its grant, and would be fenced by another mint.
+      await pause(this.#clock, this.#backoff.next(), limit.signal);
       return undefined;
     }
   }
