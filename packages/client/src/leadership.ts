@@ -1,5 +1,4 @@
 import {
-  FencedError,
   type FencingToken,
   KrabkaError,
   MemberId,
@@ -7,6 +6,7 @@ import {
   type Role,
   type RosterEntry,
 } from "@krabka/core";
+import { Departure } from "./departure.js";
 import type { Logger } from "./events.js";
 import type { GuardedWriter } from "./guarded-writer.js";
 import { Limit, type LimitOptions } from "./limits.js";
@@ -23,11 +23,6 @@ export interface TransactionScope {
   write(record: WriteRecord): void;
 }
 
-/** How long the end of a leadership waits for its ghost of a registration to be removed. */
-const GHOST_MS = 1_000;
-
-type Goodbye = (limits: { readonly timeoutMs: number; readonly signal: AbortSignal }) => Promise<void>;
-
 /**
  * The right to write for a role, as long as it lasts; once lost, it stays lost.
  *
@@ -43,9 +38,7 @@ export class Leadership implements AsyncDisposable {
   readonly #tenancy: Tenancy;
   readonly #writer: GuardedWriter;
   readonly #logger: Logger;
-  #departure: Promise<void> | undefined;
-  #finish: Promise<void> | undefined;
-  #released = false;
+  readonly #departure: Departure;
 
   /** @internal Use `CoordinationClient.acquire`. */
   constructor(tenancy: Tenancy, writer: GuardedWriter, logger: Logger) {
@@ -54,11 +47,8 @@ export class Leadership implements AsyncDisposable {
     this.#tenancy = tenancy;
     this.#writer = writer;
     this.#logger = logger;
-    this.over = new Promise((resolve) => {
-      const onLost = () => void this.#finished().then(resolve);
-      if (tenancy.lostSignal.aborted) onLost();
-      else tenancy.lostSignal.addEventListener("abort", onLost, { once: true });
-    });
+    this.#departure = new Departure(tenancy, logger);
+    this.over = this.#departure.over;
   }
 
   /** Whether this member leads, by its own clock, right now. */
@@ -172,7 +162,7 @@ export class Leadership implements AsyncDisposable {
   async resign(options: LimitOptions = {}): Promise<void> {
     const limit = new Limit(this.#tenancy.clock, "resign", options);
     try {
-      await this.#depart("it resigned", limit, (limits) =>
+      await this.#departure.begin("it resigned", limit, (limits) =>
         this.#tenancy.reign.release(this.#tenancy.token.term, limits),
       );
     } finally {
@@ -192,7 +182,7 @@ export class Leadership implements AsyncDisposable {
     const limit = new Limit(this.#tenancy.clock, "transferTo", options);
     try {
       const { member: heir, attributes } = await this.#heir(MemberId.of(member), limit);
-      await this.#depart(`it handed over to ${heir}`, limit, (limits) =>
+      await this.#departure.begin(`it handed over to ${heir}`, limit, (limits) =>
         this.#tenancy.reign.transfer(this.#tenancy.token, heir, attributes, limits),
       );
     } finally {
@@ -219,7 +209,7 @@ export class Leadership implements AsyncDisposable {
     } finally {
       patience.dispose();
     }
-    await this.#finished();
+    await this.#departure.finished();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -236,7 +226,10 @@ export class Leadership implements AsyncDisposable {
     try {
       await this.resign({ timeoutMs: this.#tenancy.callMs() });
     } catch (error) {
-      this.#logger.warn({ ...this.#names(), err: error }, "the release failed; the lease runs out by itself");
+      this.#logger.warn(
+        { role: this.role, member: this.member, err: error },
+        "the release failed; the lease runs out by itself",
+      );
       this.#tenancy.left();
     }
   }
@@ -262,79 +255,6 @@ export class Leadership implements AsyncDisposable {
     if (known !== undefined) return known;
     await view.sync({ signal: limit.signal, timeoutMs: this.#tenancy.callMs(limit.restMs) });
     return view.state.registrationOf(member);
-  }
-
-  #names() {
-    return { role: this.role, member: this.member };
-  }
-
-  /** One departure at a time. Whoever asks for another waits for it, within limits of its own, and tries again if it failed. */
-  async #depart(why: string, limit: Limit, goodbye: Goodbye): Promise<void> {
-    try {
-      while (this.#departure !== undefined) await limit.race(this.#departure.catch(() => undefined));
-    } catch (error) {
-      this.#tenancy.drained();
-      throw error;
-    }
-    this.#departure = this.#sayGoodbye(why, limit, goodbye).finally(() => {
-      this.#departure = undefined;
-    });
-    await this.#departure;
-  }
-
-  async #sayGoodbye(why: string, limit: Limit, goodbye: Goodbye): Promise<void> {
-    try {
-      this.#tenancy.leave(why);
-      // Behind all accepted writes: in the log the release follows the last of them.
-      await this.#tenancy.queue.run(() => this.#release(limit, goodbye), {
-        signal: limit.signal,
-      });
-    } catch (error) {
-      // Lost meanwhile: somebody else leads or may lead, and nothing is left to give up.
-      if (!this.#tenancy.lostSignal.aborted) throw error;
-    } finally {
-      this.#tenancy.drained();
-    }
-    this.#tenancy.left();
-    await this.#finished();
-  }
-
-  async #release(limit: Limit, goodbye: Goodbye): Promise<void> {
-    this.#tenancy.requireHeld();
-    limit.throwIfReached();
-    this.#tenancy.drained();
-    try {
-      // The release comes under the pair whose answers are all known.
-      if (this.#tenancy.mustRegain) await this.#tenancy.regainWithin(limit);
-      await goodbye({ signal: limit.signal, timeoutMs: this.#tenancy.callMs(limit.restMs) });
-      this.#released = true;
-    } catch (error) {
-      throw FencedError.is(error) ? this.#tenancy.after(error) : error;
-    }
-  }
-
-  /** Lets go of the session and the view, once. */
-  #finished(): Promise<void> {
-    this.#finish ??= (async () => {
-      const { queue, reign, view } = this.#tenancy;
-      await queue.idle();
-      await reign.session.close();
-      await this.#removeGhost();
-      view.close();
-    })();
-    return this.#finish;
-  }
-
-  /** After a loss the own registration may still stand, and would cost the others a stagger. */
-  async #removeGhost(): Promise<void> {
-    const { view, registrar } = this.#tenancy;
-    const entry = view.state.registrationOf(this.member);
-    if (this.#released || entry === undefined || registrar.isContested(entry)) return;
-    try {
-      await registrar.withdraw(GHOST_MS);
-    } catch (error) {
-      this.#logger.debug({ ...this.#names(), err: error }, "the registration was not taken back");
-    }
   }
 }
 
