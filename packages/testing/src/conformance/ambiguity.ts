@@ -111,7 +111,7 @@ export const ambiguityTests: readonly ConformanceTest[] = [
       const repeated = await bench.harness.injectFault({ api: "EndTxn", effect: "hold-request" });
       const commit = session.commit([command(topic, "there")], { timeoutMs: bench.harness.patienceMs });
       await repeated.hit;
-      await bench.mint(await bench.transport(), role);
+      await bench.session(role);
       await repeated.release();
       expect(["committed", "unknown"]).toContain((await commit).status);
       expect(await bench.decidedValues(topic)).toEqual(["there"]);
@@ -127,7 +127,7 @@ export const ambiguityTests: readonly ConformanceTest[] = [
       const repeated = await bench.harness.injectFault({ api: "Produce", effect: "hold-request" });
       const append = bench.writeLease(session, { timeoutMs: bench.harness.patienceMs });
       await repeated.hit;
-      positionsOf(await bench.writeLease(await bench.mint(await bench.transport(), role)));
+      positionsOf(await bench.writeLease(await bench.session(role)));
       await repeated.release();
       expect(["committed", "unknown"]).toContain((await append).status);
       expect((await bench.harness.readCommitted(bench.home(role))).length).toBe(2);
@@ -143,7 +143,7 @@ export const ambiguityTests: readonly ConformanceTest[] = [
       const late = await bench.harness.injectFault({ api: "InitProducerId", effect: "hold-request" });
       const remint = rejection(session.remint({ timeoutMs: bench.harness.patienceMs }));
       await late.hit;
-      const rival = await bench.mint(await bench.transport(), role);
+      const rival = await bench.session(role);
       await late.release();
       expect(await remint).toBe("FENCED");
       expect(await bench.harness.describeRole(role)).toEqual(rival.pair);

@@ -93,6 +93,11 @@ export class Bench {
     return name;
   }
 
+  /** A session on a transport of its own. */
+  async session(role: Role = this.role()): Promise<WriterSession> {
+    return await this.mint(await this.transport(), role);
+  }
+
   /** Mints, and asks again while the coordinator ends the transaction before. */
   async mint(transport: Transport, role: Role, options: CallOptions = {}): Promise<WriterSession> {
     return await this.eventually("the coordinator to mint", async () => {

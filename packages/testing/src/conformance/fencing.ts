@@ -21,7 +21,7 @@ export const fencingTests: readonly ConformanceTest[] = [
     needs: ["describe"],
     run: async (bench) => {
       const role = bench.role();
-      const session = await bench.mint(await bench.transport(), role);
+      const session = await bench.session(role);
       const description = await (await bench.transport()).describe(role);
       expect(description.pair).toEqual(session.pair);
     },
@@ -83,7 +83,7 @@ export const fencingTests: readonly ConformanceTest[] = [
       const held = await bench.harness.injectFault({ api: "EndTxn", effect: "hold-request" });
       const commit = earlier.commit([command(topic, "earlier")], { timeoutMs: bench.harness.patienceMs });
       await held.hit;
-      const later = await bench.mint(await bench.transport(), role);
+      const later = await bench.session(role);
       await held.release();
       expect((await commit).status).toBe("fenced");
       positionsOf(await later.commit([command(topic, "later")]));
@@ -130,9 +130,9 @@ export const fencingTests: readonly ConformanceTest[] = [
     needs: ["fencedAppend"],
     run: async (bench) => {
       const role = bench.role();
-      const earlier = await bench.mint(await bench.transport(), role);
+      const earlier = await bench.session(role);
       positionsOf(await bench.writeLease(earlier));
-      const later = await bench.mint(await bench.transport(), role);
+      const later = await bench.session(role);
       positionsOf(await bench.writeLease(later));
       expect((await bench.writeLease(earlier)).status).toBe("fenced");
       expect((await bench.writeLease(earlier)).status).toBe("fenced");
@@ -148,9 +148,9 @@ export const fencingTests: readonly ConformanceTest[] = [
     needs: ["fencedAppend", "lateFence"],
     run: async (bench) => {
       const role = bench.role();
-      const earlier = await bench.mint(await bench.transport(), role);
+      const earlier = await bench.session(role);
       positionsOf(await bench.writeLease(earlier));
-      const later = await bench.mint(await bench.transport(), role);
+      const later = await bench.session(role);
       positionsOf(await bench.writeLease(earlier));
       positionsOf(await bench.writeLease(later));
       expect((await bench.writeLease(earlier)).status).toBe("fenced");
@@ -167,9 +167,9 @@ export const fencingTests: readonly ConformanceTest[] = [
     needs: ["fencedAppend", "moveLeader"],
     run: async (bench) => {
       const role = bench.role();
-      const earlier = await bench.mint(await bench.transport(), role);
+      const earlier = await bench.session(role);
       positionsOf(await bench.writeLease(earlier));
-      const later = await bench.mint(await bench.transport(), role);
+      const later = await bench.session(role);
       positionsOf(await bench.writeLease(later));
       await bench.harness.moveLeader(bench.home(role));
       expect((await bench.writeLease(earlier)).status).toBe("fenced");
@@ -182,7 +182,7 @@ export const fencingTests: readonly ConformanceTest[] = [
     run: async (bench) => {
       const topic = await bench.topic();
       const role = bench.role();
-      const session = await bench.mint(await bench.transport(), role);
+      const session = await bench.session(role);
       positionsOf(await session.commit([command(topic, "before")]));
       await bench.harness.moveCoordinator(role);
       positionsOf(await session.commit([command(topic, "after")]));
@@ -210,10 +210,10 @@ export const fencingTests: readonly ConformanceTest[] = [
     run: async (bench) => {
       const topic = await bench.topic();
       const role = bench.role();
-      const earlier = await bench.mint(await bench.transport(), role);
+      const earlier = await bench.session(role);
       positionsOf(await earlier.commit([command(topic, "earlier")]));
       await bench.harness.forgetRole(role);
-      const later = await bench.mint(await bench.transport(), role);
+      const later = await bench.session(role);
       expect(later.pair.producerId).not.toBe(earlier.pair.producerId);
       expect((await earlier.commit([command(topic, "zombie")])).status).toBe("fenced");
       positionsOf(await later.commit([command(topic, "later")]));
@@ -226,7 +226,7 @@ export const fencingTests: readonly ConformanceTest[] = [
     run: async (bench) => {
       const topic = await bench.topic();
       const role = bench.role();
-      const session = await bench.mint(await bench.transport(), role);
+      const session = await bench.session(role);
       await bench.harness.forgetRole(role);
       expect((await session.commit([command(topic, "late")])).status).toBe("fenced");
       expect(await bench.harness.describeRole(role)).toBeUndefined();
@@ -239,7 +239,7 @@ export const fencingTests: readonly ConformanceTest[] = [
     run: async (bench) => {
       const topic = await bench.topic();
       const role = bench.role();
-      const session = await bench.mint(await bench.transport(), role);
+      const session = await bench.session(role);
       const { pair } = session;
       positionsOf(await session.commit([command(topic, "before")]));
       expect(await session.remint()).toBeUndefined();
@@ -255,8 +255,8 @@ export const fencingTests: readonly ConformanceTest[] = [
     run: async (bench) => {
       const topic = await bench.topic();
       const role = bench.role();
-      const deposed = await bench.mint(await bench.transport(), role);
-      const rival = await bench.mint(await bench.transport(), role);
+      const deposed = await bench.session(role);
+      const rival = await bench.session(role);
       expect(await rejection(deposed.remint())).toBe("FENCED");
       expect(await bench.harness.describeRole(role)).toEqual(rival.pair);
       positionsOf(await rival.commit([command(topic, "rival")]));
@@ -269,7 +269,7 @@ export const fencingTests: readonly ConformanceTest[] = [
     run: async (bench) => {
       const topic = await bench.topic();
       const role = bench.role();
-      const deposed = await bench.mint(await bench.transport(), role);
+      const deposed = await bench.session(role);
       const rival = await bench.harness.startTransaction(role, [command(topic, "rival")]);
       expect(await rejection(deposed.remint())).toBe("FENCED");
       await rival.end("commit");

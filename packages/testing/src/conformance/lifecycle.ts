@@ -161,7 +161,7 @@ export const lifecycleTests: readonly ConformanceTest[] = [
     title: "a closed session refuses writes, and closing it again does nothing",
     run: async (bench) => {
       const topic = await bench.topic();
-      const session = await bench.mint(await bench.transport(), bench.role());
+      const session = await bench.session();
       await session.close();
       await session.close();
       expect(await rejection(session.commit([command(topic, "late")]))).toBe("CLOSED");

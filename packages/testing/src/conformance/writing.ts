@@ -9,7 +9,7 @@ export const writingTests: readonly ConformanceTest[] = [
     title: "a commit puts all its records there, and says where each of them is",
     run: async (bench) => {
       const [one, other] = [await bench.topic(3), await bench.topic(2)];
-      const session = await bench.mint(await bench.transport(), bench.role());
+      const session = await bench.session();
       const input = [
         command(one, "a", 2),
         command(other, "b", 1),
@@ -31,7 +31,7 @@ export const writingTests: readonly ConformanceTest[] = [
     title: "keys, headers, empty values and tombstones arrive as they were written",
     run: async (bench) => {
       const topic = await bench.topic();
-      const session = await bench.mint(await bench.transport(), bench.role());
+      const session = await bench.session();
       const bytes = Uint8Array.from([0, 255, 128, 10]);
       const records = [
         { topic, key: bytes, value: bytes, headers: [{ key: "h", value: encodeUtf8("ä") }] },
@@ -58,7 +58,7 @@ export const writingTests: readonly ConformanceTest[] = [
     needs: ["binaryHeaders"],
     run: async (bench) => {
       const topic = await bench.topic();
-      const session = await bench.mint(await bench.transport(), bench.role());
+      const session = await bench.session();
       const bytes = Uint8Array.from([0, 255, 128, 10]);
       positionsOf(await session.commit([{ topic, key: null, value: bytes, headers: [{ key: "h", value: bytes }] }]));
       const [found] = await bench.eventually("the record", async () => {
@@ -72,7 +72,7 @@ export const writingTests: readonly ConformanceTest[] = [
     title: "a record without partition goes where Kafka's default partitioner puts its key",
     run: async (bench) => {
       const topic = await bench.topic(4);
-      const session = await bench.mint(await bench.transport(), bench.role());
+      const session = await bench.session();
       const keys = ["a", "device-7", "ä", "a-longer-key-of-some-bytes"];
       const records = keys.map((key) => ({ topic, key: encodeUtf8(key), value: encodeUtf8(key), headers: [] }));
       const positions = positionsOf(await session.commit(records));
@@ -85,7 +85,7 @@ export const writingTests: readonly ConformanceTest[] = [
     title: "an empty commit is committed, and the session goes on",
     run: async (bench) => {
       const topic = await bench.topic();
-      const session = await bench.mint(await bench.transport(), bench.role());
+      const session = await bench.session();
       expect(positionsOf(await session.commit([]))).toEqual([]);
       positionsOf(await session.commit([command(topic, "next")]));
       expect(positionsOf(await session.commit([]))).toEqual([]);
@@ -97,7 +97,7 @@ export const writingTests: readonly ConformanceTest[] = [
     title: "a commit to an unknown topic writes nothing, and the session goes on",
     run: async (bench) => {
       const topic = await bench.topic();
-      const session = await bench.mint(await bench.transport(), bench.role());
+      const session = await bench.session();
       const records = [command(topic, "beside it"), command("no-such-topic-here", "lost")];
       expect(await rejection(session.commit(records, { timeoutMs: bench.harness.patienceMs }))).toBe("UNKNOWN_TOPIC");
       positionsOf(await session.commit([command(topic, "next")]));
@@ -108,7 +108,7 @@ export const writingTests: readonly ConformanceTest[] = [
     title: "a batch larger than one request is committed whole, in order",
     run: async (bench) => {
       const topic = await bench.topic();
-      const session = await bench.mint(await bench.transport(), bench.role());
+      const session = await bench.session();
       const filler = "x".repeat(10_000);
       const records = Array.from({ length: 130 }, (_, index) => command(topic, `${index}:${filler}`));
       const positions = positionsOf(await session.commit(records, { timeoutMs: bench.harness.patienceMs * 3 }));
@@ -121,7 +121,7 @@ export const writingTests: readonly ConformanceTest[] = [
     title: "a record larger than the broker takes leaves nothing behind, and the session goes on",
     run: async (bench) => {
       const topic = await bench.topic();
-      const session = await bench.mint(await bench.transport(), bench.role());
+      const session = await bench.session();
       const records = [command(topic, "beside it"), command(topic, "x".repeat(5_000_000))];
       const result = await session.commit(records).then(
         ({ status }) => status,
@@ -136,7 +136,7 @@ export const writingTests: readonly ConformanceTest[] = [
     title: "writes that nobody awaits run in the order of the calls, each with its own outcome",
     run: async (bench) => {
       const topic = await bench.topic();
-      const session = await bench.mint(await bench.transport(), bench.role());
+      const session = await bench.session();
       const writes = Array.from({ length: 30 }, (_, index) =>
         index % 3 === 2 ? bench.writeLease(session) : session.commit([command(topic, `${index}`)]),
       );
@@ -154,7 +154,7 @@ export const writingTests: readonly ConformanceTest[] = [
     needs: ["fencedAppend"],
     run: async (bench) => {
       const role = bench.role();
-      const session = await bench.mint(await bench.transport(), role);
+      const session = await bench.session(role);
       const home = bench.home(role);
       const epochs: bigint[] = [];
       for (let turn = 0; turn < 5; turn++) {
