@@ -85,3 +85,18 @@ it.each(CODES)(
     expect(await committedValues(direct, topic)).toEqual(["1", "2"]);
   },
 );
+
+it("a broker that does not know a new partition yet is asked again, for a second", async () => {
+  await using proxy = await startFaultProxy({ bootstrap: inject("kafkaBootstrap") });
+  const kafka = { brokers: proxy.bootstrap.split(","), logLevel: logLevel.NOTHING };
+  await using client = new CoordinationClient(new KafkaJsTransport({ kafka }), { leaseMs: 3_000 });
+  const unknown = { apiKey: PRODUCE, action: { answer: refusal(3) } };
+  const late = proxy.inject({ ...unknown, times: 2 });
+  await using leadership = await client.acquire(Role.of(`late-${randomUUID()}`), MemberId.of("a"));
+  expect(late.hits).toBe(2);
+  expect(leadership.isLeader).toBe(true);
+  const never = proxy.inject({ ...unknown, times: 1_000 });
+  const refused = client.acquire(Role.of(`late-${randomUUID()}`), MemberId.of("a"), { timeoutMs: 10_000 });
+  await expect(refused).rejects.toMatchObject({ code: "UNKNOWN_TOPIC" });
+  never.cancel();
+});

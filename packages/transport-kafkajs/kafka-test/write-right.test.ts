@@ -63,6 +63,8 @@ describe("asking for the right to write for a role", () => {
     const session = await opened(role);
     for (const records of [[], [record]]) {
       await session.commit(records.map((one) => ({ ...targetOf(role), ...one })));
+      // The markers of a commit follow its acknowledgement.
+      await expect.poll(async () => (await view(role)).state).not.toBe("PrepareCommit");
       const before = await view(role);
       await ask(role);
       expect(await view(role)).toEqual(before);

@@ -1,6 +1,6 @@
 import { Backoff, type Deadline } from "@krabka/core";
 import type { ClusterMap } from "./cluster-map.js";
-import { errorOf, INVALID_TXN_STATE, meaningOf, NONE, onTopic } from "./error-codes.js";
+import { errorOf, INVALID_TXN_STATE, meaningOf, NONE, onTopic, UNKNOWN_TOPIC_OR_PARTITION } from "./error-codes.js";
 import { endsAtOnce, exchange, MarkerBackoff } from "./exchange.js";
 import { PRODUCE } from "./wire/api.js";
 import { decodeProduce, encodeProduce, type ProduceAnswer, type ProducePartition } from "./wire/log-requests.js";
@@ -27,6 +27,9 @@ export interface ProduceOptions {
   /** Whether INVALID_TXN_STATE can mean that the marker of the same pair's last transaction is still on its way. */
   readonly awaitsMarker: boolean;
 }
+
+/** How long the leader of a partition may not know it, although the cluster names it as the leader. */
+const LEADER_LAGS_MS = 1_000;
 
 interface Pending {
   readonly index: number;
@@ -70,6 +73,7 @@ export async function produceAll(
   // The partition refuses an append beside the pair's own transaction, whose marker comes shortly after its commit.
   let awaitsMarker = false;
   let lost = false;
+  const startedAtMs = deadline.clock.monotonicMs();
   let pending: Pending[] = batches.map((batch, index) => ({ index, batch, doubtful: false, last: undefined }));
 
   const settle = (entry: Pending, answer: ProduceAnswer | undefined): boolean => {
@@ -87,7 +91,10 @@ export async function produceAll(
     if (meaning === "doubtful" || meaning === "unknown") entry.doubtful = true;
     const marker = code === INVALID_TXN_STATE && options.awaitsMarker;
     awaitsMarker ||= marker;
-    const again = marker || meaning === "moved" || meaning === "busy" || (meaning === "doubtful" && options.repeatable);
+    // A broker hears of a new topic a moment after the one that was asked for the leader.
+    const lags = code === UNKNOWN_TOPIC_OR_PARTITION && deadline.clock.monotonicMs() - startedAtMs < LEADER_LAGS_MS;
+    const again =
+      marker || lags || meaning === "moved" || meaning === "busy" || (meaning === "doubtful" && options.repeatable);
     if (!again) results[entry.index] = { status: "refused", code, error, doubtful: entry.doubtful };
     return !again;
   };
