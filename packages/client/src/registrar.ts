@@ -5,6 +5,7 @@ import {
   DuplicateMemberError,
   encodeEntry,
   KrabkaError,
+  MAX_TIMER_MS,
   type MemberId,
   partitionForRole,
   type RecordPosition,
@@ -21,6 +22,9 @@ const WITHDRAW_MS = 5_000;
 
 /** Into how many attempts that time is divided where no answer comes. */
 const ATTEMPTS = 3;
+
+/** How much longer than its caller a registration waits for its answer: as long as its removal waits for it. */
+const ANSWER_MS = Math.ceil(WITHDRAW_MS / ATTEMPTS);
 
 const PASSING = new Set(["UNREACHABLE", "TIMEOUT"]);
 
@@ -86,7 +90,9 @@ export class Registrar {
 
   /** Appends a registration; its offset is the member's place in the order of succession. */
   async register(limit: Limit): Promise<RecordPosition> {
-    const sent = this.#append(this.entry(), { timeoutMs: limit.restMs });
+    const { restMs } = limit;
+    const timeoutMs = restMs === undefined ? undefined : Math.min(MAX_TIMER_MS, restMs + ANSWER_MS);
+    const sent = this.#append(this.entry(), { timeoutMs });
     this.#sent = sent.then(
       () => undefined,
       () => undefined,

@@ -235,6 +235,24 @@ describe("a candidate", () => {
     },
   );
 
+  it("whose registration is on its way when its limit is reached takes it back after it has arrived", async () => {
+    const world = new World();
+    const a = world.member("a");
+    const registration = world.cluster.faults.inject({
+      api: "Produce",
+      clientId: "a",
+      action: { kind: "hold-request" },
+    });
+    const acquiring = a.client.acquire(ROLE, a.id, { timeoutMs: 200 });
+    const refused = expect(acquiring).rejects.toMatchObject({ code: "TIMEOUT" });
+    await Promise.all([registration.hit, world.advance(400)]);
+    registration.release();
+    await world.settle(refused);
+    await world.advance(100);
+    expect(stateOf(world.cluster).roster).toEqual([]);
+    await end(world, a);
+  });
+
   it("whose registration is overtaken by its removal leaves none behind", async () => {
     const world = new World();
     const a = world.member("a");
