@@ -3,10 +3,11 @@ import { crc32 } from "node:zlib";
 // A frame is what one durable write puts on disk: all records that share it. The next frame is written only after it, so at
 // most one frame, the last, can be half there after a crash. Everything is big-endian.
 //
-//   0  uint32 magic        12  int64  position of the first record   28  uint32 checksum of the 28 bytes before,
-//   4  uint8  kind         20  uint32 payload bytes                      seeded with the segment's identity
-//   5  3 zero bytes        24  uint32 payload checksum               32  payload: per record uint32 length + bytes
-//   8  uint32 records
+//   0  uint32 magic                                   20  uint32 payload bytes
+//   4  uint8  kind                                    24  uint32 payload checksum
+//   5  uint24 payload bytes other than 0, mod 2^24    28  uint32 checksum of the 28 bytes before, seeded with the
+//   8  uint32 records                                             segment's identity
+//  12  int64  position of the first record            32  payload: per record uint32 length + bytes
 
 const MAGIC = 0x4b52_4652;
 export const FRAME_HEADER_BYTES = 32;
@@ -22,6 +23,8 @@ export interface FrameHeader {
   readonly records: number;
   readonly payloadBytes: number;
   readonly payloadChecksum: number;
+  /** Of its payload's bytes, modulo 2^24. */
+  readonly nonZeroBytes: number;
 }
 
 const view = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -45,7 +48,7 @@ export function encodeFrame(
     at += recordBytes(record);
   }
   data.setUint32(0, MAGIC);
-  data.setUint8(4, KINDS.indexOf(kind));
+  data.setUint32(4, KINDS.indexOf(kind) * 2 ** 24 + nonZeroBytesOf(bytes.subarray(FRAME_HEADER_BYTES)));
   data.setUint32(8, records.length);
   data.setBigInt64(12, firstPosition);
   data.setUint32(20, payloadBytes);
@@ -60,7 +63,7 @@ export function decodeFrameHeader(bytes: Uint8Array, at: number, seed: number): 
   const data = view(bytes);
   if (data.getUint32(at) !== MAGIC) return undefined;
   if (crc32(bytes.subarray(at, at + CHECKSUM_AT), seed) !== data.getUint32(at + CHECKSUM_AT)) return undefined;
-  const kind = KINDS[data.getUint32(at + 4) >>> 24];
+  const kind = KINDS[data.getUint8(at + 4)];
   if (kind === undefined) return undefined;
   return {
     kind,
@@ -68,6 +71,7 @@ export function decodeFrameHeader(bytes: Uint8Array, at: number, seed: number): 
     firstPosition: data.getBigInt64(at + 12),
     payloadBytes: data.getUint32(at + 20),
     payloadChecksum: data.getUint32(at + 24),
+    nonZeroBytes: data.getUint32(at + 4) % 2 ** 24,
   };
 }
 
@@ -111,6 +115,13 @@ export function hasFlippedBit(bytes: Uint8Array, at: number, seed: number): bool
   return !isZero(bytes, byte, bytes.length) && !isZero(bytes, Math.max(at, sector), sector + SECTOR_BYTES);
 }
 
+/** Counts, modulo 2^24. */
+const nonZeroBytesOf = (payload: Uint8Array): number => {
+  let count = 0;
+  for (const byte of payload) if (byte !== 0) count += 1;
+  return count % 2 ** 24;
+};
+
 /** Whether nothing but zeros is there; past the end of the bytes nothing is. */
 export function isZero(bytes: Uint8Array, from: number, to: number): boolean {
   for (let at = from; at < to && at < bytes.length; at++) if (bytes[at] !== 0) return false;
@@ -138,17 +149,27 @@ export const isPayloadIntact = (payload: Uint8Array, header: FrameHeader): boole
 
 /**
  * CRC-32 is linear, so the difference of the checksums of two payloads that differ in one bit depends only on where that bit
- * is: the last bit gives the polynomial, each earlier one a step more.
+ * is: the last bit gives the polynomial, each earlier one a step more. A long payload of which a crash lost sectors differs
+ * as one bit would in one of some thousand cases; then it has fewer bytes that are not zero than one flipped bit explains.
  */
 const flippedPayloadByte = (payload: Uint8Array, header: FrameHeader): number | undefined => {
   if (payload.length < header.payloadBytes) return undefined;
   const difference = (crc32(payload) ^ header.payloadChecksum) >>> 0;
   let pattern = POLYNOMIAL;
   for (let bit = payload.length * 8 - 1; bit >= 0; bit--) {
-    if (pattern === difference) return bit >> 3;
+    if (pattern === difference) return isCountIntact(payload, bit, header) ? bit >> 3 : undefined;
     pattern = (pattern & 1) === 0 ? pattern >>> 1 : ((pattern >>> 1) ^ POLYNOMIAL) >>> 0;
   }
   return undefined;
+};
+
+/** Whether the payload has as many bytes that are not zero as were written, with this bit turned back. */
+const isCountIntact = (payload: Uint8Array, bit: number, header: FrameHeader): boolean => {
+  const found = payload[bit >> 3] as number;
+  const written = found ^ (1 << (bit & 7));
+  return (
+    (nonZeroBytesOf(payload) - Number(found !== 0) + Number(written !== 0) + 2 ** 24) % 2 ** 24 === header.nonZeroBytes
+  );
 };
 
 /** Of CRC-32, its lowest power first. */
