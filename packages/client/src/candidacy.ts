@@ -87,11 +87,14 @@ export class Candidacy {
     let tried = false;
     try {
       await this.#retrying(limit, () => this.#requirePermission(limit));
-      await this.#retrying(limit, () => this.#view.sync({ signal: limit.signal, timeoutMs: limit.restMs }));
       for (;;) {
         limit.throwIfReached();
         const { failure } = this.#view;
         if (failure !== undefined) throw failure;
+        if (!this.#isCurrent) {
+          await this.#retrying(limit, () => this.#catchUp(limit));
+          continue;
+        }
         const decision = this.#decide();
         if (decision.kind === "CHALLENGE" || decision.kind === "HOLD") {
           const victory = await this.#retrying(limit, () => this.#challenge(limit));
@@ -143,13 +146,16 @@ export class Candidacy {
   async #join(limit: Limit): Promise<void> {
     const position = await this.#registrar.register(limit);
     if (position.appendedAtMs !== undefined) this.#view.watch.logTime(position.appendedAtMs);
-    await this.#visible(position.offset, limit);
   }
 
-  /** Waits until the state has the own registration: an older state must not say that there is none. */
-  async #visible(offset: bigint, limit: Limit): Promise<void> {
+  /** Whether the state was read, with the own registration: an older one must not say that there is none. */
+  get #isCurrent(): boolean {
+    return this.#view.isCurrent && this.#view.hasSeen(this.#registrar.joinOffset);
+  }
+
+  async #catchUp(limit: Limit): Promise<void> {
     await this.#view.sync({ signal: limit.signal, timeoutMs: limit.restMs });
-    while (!this.#view.hasSeen(offset)) {
+    while (!this.#isCurrent) {
       limit.throwIfReached();
       await this.#nextChange(this.#config.renewMs, limit.signal);
     }
