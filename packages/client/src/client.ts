@@ -92,7 +92,7 @@ export class CoordinationClient implements AsyncDisposable {
     const { attributes = NO_ATTRIBUTES } = options;
     encodeAttributes(attributes);
     this.#requireOpen();
-    const limit = new Limit(this.#clock, `acquire of role ${role}`, this.#bounded(options));
+    const limit = new Limit(this.#clock, `acquire of role ${role}`, options, this.#closing.signal);
     try {
       const engagement = await this.#engage(role, member, limit);
       try {
@@ -129,9 +129,10 @@ export class CoordinationClient implements AsyncDisposable {
     options: Omit<AcquireOptions, "timeoutMs"> = {},
   ): Promise<void> {
     const limit = new Limit(this.#clock, `campaign for role ${role}`, options);
+    const leaving = AbortSignal.any([limit.signal, this.#closing.signal]);
     try {
       const acquire = () => this.acquire(role, member, { ...options, signal: limit.signal });
-      const rest = () => pause(this.#clock, this.#config.staggerMs, this.#bounded({ signal: limit.signal }).signal);
+      const rest = () => pause(this.#clock, this.#config.staggerMs, leaving);
       await runCampaign(acquire, handler, limit, rest);
     } finally {
       limit.dispose();
@@ -145,7 +146,7 @@ export class CoordinationClient implements AsyncDisposable {
   async *observe(role: Role, options: { readonly signal?: AbortSignal } = {}): AsyncGenerator<Observation, void, void> {
     Role.of(role);
     this.#requireOpen();
-    const limit = new Limit(this.#clock, `observe of role ${role}`, this.#bounded(options));
+    const limit = new Limit(this.#clock, `observe of role ${role}`, options, this.#closing.signal);
     try {
       await this.#prepare(limit);
     } catch (error) {
@@ -206,11 +207,6 @@ export class CoordinationClient implements AsyncDisposable {
 
   #requireOpen(): void {
     if (this.#closing.signal.aborted) throw this.#closing.signal.reason;
-  }
-
-  #bounded<T extends LimitOptions>(options: T): T {
-    const closing = this.#closing.signal;
-    return { ...options, signal: options.signal === undefined ? closing : AbortSignal.any([options.signal, closing]) };
   }
 
   async #prepare(limit: Limit): Promise<Prepared> {

@@ -17,8 +17,12 @@ export class Limit {
   readonly #endsAtMs: number;
   readonly #dispose: () => void;
 
-  /** @param what Names the call in messages, such as `acquire`. */
-  constructor(clock: Clock, what: string, options: LimitOptions = {}) {
+  /**
+   * @param what Names the call in messages, such as `acquire`.
+   * @param closing Ends the call too, with this signal's own reason. Apart, and not by `AbortSignal.any`: with that, Node 20
+   * may collect a caller's `AbortSignal.timeout`, which then never fires.
+   */
+  constructor(clock: Clock, what: string, options: LimitOptions = {}, closing?: AbortSignal) {
     const { signal: outer, timeoutMs } = options;
     if (timeoutMs !== undefined && !(Number.isInteger(timeoutMs) && timeoutMs >= 1 && timeoutMs <= MAX_TIMER_MS)) {
       throw new KrabkaError(
@@ -30,6 +34,7 @@ export class Limit {
     const onAbort = () => {
       controller.abort(new KrabkaError("ABORTED", `${what} was aborted by the caller`, { cause: outer?.reason }));
     };
+    const onClosing = () => controller.abort(closing?.reason);
     this.signal = controller.signal;
     this.#clock = clock;
     this.#endsAtMs = timeoutMs === undefined ? Number.POSITIVE_INFINITY : clock.monotonicMs() + timeoutMs;
@@ -41,9 +46,12 @@ export class Limit {
           });
     if (outer?.aborted) onAbort();
     else outer?.addEventListener("abort", onAbort, { once: true });
+    if (closing?.aborted) onClosing();
+    else closing?.addEventListener("abort", onClosing, { once: true });
     this.#dispose = () => {
       timer?.cancel();
       outer?.removeEventListener("abort", onAbort);
+      closing?.removeEventListener("abort", onClosing);
     };
   }
 

@@ -8,6 +8,7 @@ import type { Guard } from "./guard.js";
 import { fetchBrokers } from "./metadata.js";
 import { type Security, scramArguments } from "./security.js";
 import { type Node, serverProperties } from "./server-properties.js";
+import { within } from "./within.js";
 
 export interface WaitOptions {
   readonly signal?: AbortSignal | undefined;
@@ -160,12 +161,9 @@ export class BrokerProcess implements KafkaBroker {
 
   /** A broker answers once it has caught up with the metadata log, and then lists itself unless it is fenced. */
   async #serves(signal: AbortSignal | undefined): Promise<boolean> {
-    const limit = AbortSignal.timeout(PROBE_LIMIT_MS);
+    const address = { host: "127.0.0.1", port: this.port };
     try {
-      const known = await fetchBrokers(
-        { host: "127.0.0.1", port: this.port },
-        signal === undefined ? limit : AbortSignal.any([limit, signal]),
-      );
+      const known = await within(PROBE_LIMIT_MS, signal, "an answer", (bounds) => fetchBrokers(address, bounds));
       return known.some(({ id }) => id === this.id);
     } catch {
       signal?.throwIfAborted();

@@ -9,6 +9,7 @@ import { fetchBrokers } from "./metadata.js";
 import { freePorts } from "./ports.js";
 import { SECURE_LISTENERS, type SecureAccess, type SecurityOptions, secure } from "./security.js";
 import type { Node } from "./server-properties.js";
+import { within } from "./within.js";
 
 export const DEFAULT_KAFKA_VERSION = "4.1.1";
 
@@ -111,11 +112,11 @@ function accessTo(nodes: readonly Node[], ca: string): SecureAccess {
 
 /** A broker serves as soon as it knows itself; topics with three replicas need all three known to the others. */
 async function allKnown(nodes: readonly Node[], signal: AbortSignal | undefined): Promise<void> {
-  const limit = AbortSignal.timeout(30_000);
-  const wait = signal === undefined ? limit : AbortSignal.any([limit, signal]);
-  for (const { port } of nodes) {
-    while ((await fetchBrokers({ host: "127.0.0.1", port }, wait)).length < nodes.length) {
-      await sleep(20, undefined, { signal: wait });
+  await within(30_000, signal, "meeting the other brokers", async (bounds) => {
+    for (const { port } of nodes) {
+      while ((await fetchBrokers({ host: "127.0.0.1", port }, bounds)).length < nodes.length) {
+        await sleep(20, undefined, { signal: bounds });
+      }
     }
-  }
+  });
 }

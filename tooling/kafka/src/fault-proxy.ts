@@ -4,6 +4,7 @@ import type { Address } from "./ask.js";
 import { type FaultHandle, type FaultRule, FaultRules } from "./fault-rules.js";
 import { type BrokerAddress, fetchBrokers } from "./metadata.js";
 import { ProxiedConnection } from "./proxied-connection.js";
+import { within } from "./within.js";
 
 /** Disturbs what passes between clients and brokers. */
 export interface FaultProxy {
@@ -42,8 +43,9 @@ const FIRST_ANSWER_LIMIT_MS = 10_000;
  * that name brokers are rewritten to name the proxy.
  */
 export async function startFaultProxy({ bootstrap, signal }: StartFaultProxyOptions): Promise<RunningFaultProxy> {
-  const limit = AbortSignal.timeout(FIRST_ANSWER_LIMIT_MS);
-  const brokers = await firstAnswer(bootstrap, signal === undefined ? limit : AbortSignal.any([limit, signal]));
+  const brokers = await within(FIRST_ANSWER_LIMIT_MS, signal, `an answer of ${bootstrap}`, (bounds) =>
+    firstAnswer(bootstrap, bounds),
+  );
   const proxy = new ClusterProxy();
   for (const broker of brokers) await proxy.enter(broker);
   return proxy;

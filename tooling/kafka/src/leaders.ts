@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type Address, ask } from "./ask.js";
 import { fetchPartitions, type PartitionPlace } from "./metadata.js";
 import { WireWriter } from "./wire.js";
+import { within } from "./within.js";
 
 export interface PartitionName {
   readonly topic: string;
@@ -100,20 +101,13 @@ async function fromAny<T>(
 ): Promise<T> {
   const failures: unknown[] = [];
   for (const broker of bootstrap.split(",")) {
-    signal.throwIfAborted();
     const { hostname: host, port } = new URL(`kafka://${broker}`);
-    // Not `AbortSignal.any` with `AbortSignal.timeout`: Node 20 may collect the latter, which then never fires.
-    const attempt = new AbortController();
-    const stop = () => attempt.abort(signal.reason);
-    const timer = setTimeout(() => attempt.abort(new Error(`${broker} did not answer`)), BROKER_LIMIT_MS);
-    signal.addEventListener("abort", stop, { once: true });
+    const address = { host, port: Number(port) };
     try {
-      return await request({ host, port: Number(port) }, attempt.signal);
+      return await within(BROKER_LIMIT_MS, signal, `an answer of ${broker}`, (bounds) => request(address, bounds));
     } catch (error) {
+      signal.throwIfAborted();
       failures.push(error);
-    } finally {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", stop);
     }
   }
   throw new AggregateError(failures, `no broker of ${bootstrap} answered`);
