@@ -1,4 +1,5 @@
 import { brokerTrials } from "./brokers.js";
+import { burstTrials } from "./bursts.js";
 import { callTrials } from "./calls.js";
 import { codeTrials } from "./codes.js";
 import { leaderMoveTrials } from "./leader-moves.js";
@@ -18,6 +19,7 @@ export const sharedTrials: readonly Trial[] = [
   ...transactionTimeoutTrials,
   ...outageTrials,
   ...leaderMoveTrials,
+  ...burstTrials,
 ];
 
 export const describeTrials = (name: string, makeTransport: MakeTransport): void =>
