@@ -1,9 +1,6 @@
-import { partitionForRole } from "@krabka/core";
 import { expect, it } from "vitest";
 import { recordsOf } from "./simulation/coordination-log.js";
-import { ROLE, World } from "./world.js";
-
-const COORDINATION = { topic: "__coordination_state", partition: partitionForRole(ROLE) };
+import { COORDINATION, ROLE, World } from "./world.js";
 
 const IMPATIENT = { transport: { requestTimeoutMs: 3_000 } };
 

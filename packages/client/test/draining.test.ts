@@ -1,21 +1,10 @@
-import { partitionForRole } from "@krabka/core";
 import type { FakeCall } from "@krabka/testing";
 import { describe, expect, it } from "vitest";
 import type { Leadership } from "../src/index.js";
-import { recordsOf } from "./simulation/coordination-log.js";
-import { LEASE_MS, type Member, type MemberOptions, ROLE, World } from "./world.js";
+import { COORDINATION, end, LEASE_MS, leases, type Member, type MemberOptions, ROLE, values, World } from "./world.js";
 
 const MODES = ["append", "transaction"] as const;
-const COORDINATION = { topic: "__coordination_state", partition: partitionForRole(ROLE) };
 const record = (value: string) => ({ topic: "commands", key: "k", value, partition: 0 });
-
-const values = (world: World) =>
-  world.cluster.read({ topic: "commands", partition: 0 }).map(({ value }) => Buffer.from(value ?? []).toString());
-
-const leases = (world: World) => recordsOf(world.cluster.read(COORDINATION)).filter((entry) => entry.kind === "lease");
-
-const end = (world: World, ...members: Member[]) =>
-  world.settle(Promise.all(members.map(({ client }) => client.close())));
 
 const isLeaseRecord = ({ ask }: FakeCall): boolean => (ask as { topic?: string }).topic === COORDINATION.topic;
 

@@ -1,20 +1,16 @@
-import { encodeEntry, KrabkaError, partitionForRole, Role, RoleState } from "@krabka/core";
+import { encodeEntry, KrabkaError, Role, RoleState } from "@krabka/core";
 import { type FakeCall, FakeCluster, FakeTransport, KafkaCode, ManualClock } from "@krabka/testing";
 import { describe, expect, it } from "vitest";
 import { CoordinationClient, DuplicateMemberError, type Leadership, MemberId } from "../src/index.js";
 import { recordsOf } from "./simulation/coordination-log.js";
-import { LEASE_MS, type Member, ROLE, World } from "./world.js";
+import { COORDINATION, end, LEASE_MS, type Member, ROLE, World } from "./world.js";
 
 const MODES = ["append", "transaction"] as const;
-const COORDINATION = { topic: "__coordination_state", partition: partitionForRole(ROLE) };
 const A = MemberId.of("a");
 const B = MemberId.of("b");
 const record = (value: string) => ({ topic: "commands", key: "k", value, partition: 0 });
 
 const stateOf = (cluster: FakeCluster) => RoleState.fold(ROLE, recordsOf(cluster.read(COORDINATION)));
-
-const end = (world: World, ...members: Member[]) =>
-  world.settle(Promise.all(members.map(({ client }) => client.close())));
 
 /** The first EndTxn is executed and not answered, so that a write with a short limit is unknown at first. */
 const loseCommitAnswer = (world: World) =>

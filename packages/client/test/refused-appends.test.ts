@@ -1,10 +1,8 @@
-import { partitionForRole } from "@krabka/core";
 import { type FakeCall, KafkaCode } from "@krabka/testing";
 import { describe, expect, it } from "vitest";
 import { Role } from "../src/index.js";
-import { LEASE_MS, type Member, type MemberOptions, ROLE, World } from "./world.js";
+import { COORDINATION, end, LEASE_MS, type MemberOptions, ROLE, World } from "./world.js";
 
-const COORDINATION = { topic: "__coordination_state", partition: partitionForRole(ROLE) };
 const AUTO: MemberOptions = { transport: { leaseRecords: "auto" } };
 const record = (value: string) => ({ topic: "commands", key: "k", value, partition: 0 });
 
@@ -30,9 +28,6 @@ const refuseAppends = (world: World, code: number) =>
     action: { kind: "error", code },
     matches: isAppendUnderPair,
   });
-
-const end = (world: World, ...members: Member[]) =>
-  world.settle(Promise.all(members.map(({ client }) => client.close())));
 
 describe.each(CODES)("brokers that refuse fenced appends with code %i", (code) => {
   it("are found out by the grant, which goes in a transaction under the same pair", async () => {

@@ -1,9 +1,12 @@
-import { MemberId, Role } from "@krabka/core";
+import { MemberId, partitionForRole, Role } from "@krabka/core";
 import { FakeCluster, FakeTransport, type FakeTransportOptions, ManualClock } from "@krabka/testing";
 import { type ClientOptions, CoordinationClient } from "../src/index.js";
+import { recordsOf } from "./simulation/coordination-log.js";
 
 export const ROLE = Role.of("controller");
 export const LEASE_MS = 3_000;
+/** Where the records of the role stand. */
+export const COORDINATION = { topic: "__coordination_state", partition: partitionForRole(ROLE) };
 
 /** A process with a client of its own on the shared cluster. */
 export interface Member {
@@ -61,3 +64,15 @@ export class World {
     ).length;
   }
 }
+
+/** The committed values in the first partition of the commands. */
+export const values = (world: World) =>
+  world.cluster.read({ topic: "commands", partition: 0 }).map(({ value }) => Buffer.from(value ?? []).toString());
+
+/** The lease records that were committed for the role. */
+export const leases = (world: World) =>
+  recordsOf(world.cluster.read(COORDINATION)).filter((entry) => entry.kind === "lease");
+
+/** Closes the members' clients. */
+export const end = (world: World, ...members: Member[]) =>
+  world.settle(Promise.all(members.map(({ client }) => client.close())));

@@ -1,19 +1,8 @@
-import { partitionForRole } from "@krabka/core";
 import { KafkaCode } from "@krabka/testing";
 import { describe, expect, it } from "vitest";
-import { recordsOf } from "./simulation/coordination-log.js";
-import { LEASE_MS, type Member, ROLE, World } from "./world.js";
+import { COORDINATION, end, LEASE_MS, leases, ROLE, values, World } from "./world.js";
 
-const COORDINATION = { topic: "__coordination_state", partition: partitionForRole(ROLE) };
 const record = (value: string) => ({ topic: "commands", key: "k", value, partition: 0 });
-
-const values = (world: World) =>
-  world.cluster.read({ topic: "commands", partition: 0 }).map(({ value }) => Buffer.from(value ?? []).toString());
-
-const leases = (world: World) => recordsOf(world.cluster.read(COORDINATION)).filter((entry) => entry.kind === "lease");
-
-const end = (world: World, ...members: Member[]) =>
-  world.settle(Promise.all(members.map(({ client }) => client.close())));
 
 /** A leader whose next write has to wait for a new epoch, because the answer to a commit was lost on the way. */
 async function owingAnEpoch(mode: "append" | "transaction") {
